@@ -6,7 +6,7 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::view::facts::{About, Facts, PoolNow, Type};
+use crate::view::facts::{About, BrokerNow, Facts, PoolNow, Type};
 
 /// Every shape.
 #[rustfmt::skip]
@@ -27,8 +27,7 @@ const ALL: &[(&str, &str)] = &[
         explain:string"),
     ("PoolHolder", "held_us:integer uses:integer note:string|null"),
     ("Brokers", "brokers:[Broker]"),
-    ("Broker", "name:string asks:integer offers:integer oldest_wait_us:integer ask:Tally \
-        offer:Tally alarms:[string] ask_expects_us:integer|null offer_expects_us:integer|null"),
+    ("Broker", "@broker"),
     ("BrokerMore", "name:string asks:integer offers:integer ask:Tally offer:Tally explain:string"),
     ("Regulators", "regulators:[Regulator]"),
     ("Regulator", "name:string held:integer waiting:integer oldest_wait_us:integer \
@@ -178,6 +177,7 @@ fn facts(kind: &str) -> Vec<(&'static str, &'static About)> {
         all.filter_map(|fact| Some((fact.key()?, fact))).collect()
     }
     match kind {
+        "broker" => all::<BrokerNow>(),
         "pool" => all::<PoolNow>(),
         _ => Vec::new(),
     }

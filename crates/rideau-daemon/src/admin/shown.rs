@@ -4,21 +4,21 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, UNIX_EPOCH};
 
-use rideau::{Histogram, Reason, Side, Tally};
+use rideau::{Histogram, Reason, Tally};
 use rideau_config::HTTP_CONNECTIONS_MAX;
 use serde_json::{Map, Value, json};
 
 use super::apps;
 use super::health::away;
 use super::request::{AdminRequest, Answer, HttpError, ok};
-use crate::state::catalog::{Catalog, NamedBroker, NamedPool, NamedRegulator};
+use crate::state::catalog::{Catalog, NamedPool, NamedRegulator};
 use crate::state::clients::ClientCard;
 use crate::state::daemon::Daemon;
 use crate::state::lease_table::LeaseRow;
 use crate::state::refusal_log::Dropped;
 use crate::state::sessions::SessionRow;
 use crate::view::explain;
-use crate::view::facts::{Facts, PoolNow, Value as Fact, in_unit, since_1970};
+use crate::view::facts::{BrokerNow, Facts, PoolNow, Value as Fact, in_unit, since_1970};
 use crate::view::tables::{self, Page};
 
 /// Rows of a page, unless one asks for fewer or more.
@@ -44,7 +44,7 @@ pub(super) async fn state(visit: AdminRequest) -> Answer {
         "refusals": daemon.drops.total(),
         "config_changes": counts.changes.load(Ordering::Relaxed),
         "pools": objects(&PoolNow::all(&places)),
-        "brokers": sorted(places.brokers.values().map(|place| broker(place))),
+        "brokers": objects(&BrokerNow::all(&places)),
         "regulators": sorted(places.regulators.values().map(|place| regulator(place))),
         "lock_rules": rules(&places),
         "apps": apps::all(&visit),
@@ -83,7 +83,7 @@ pub(super) fn find_pool(visit: &AdminRequest) -> Result<Arc<NamedPool>, HttpErro
 
 pub(super) async fn brokers(visit: AdminRequest) -> Answer {
     let places = visit.places();
-    let brokers = sorted(places.brokers.values().map(|place| broker(place)));
+    let brokers = objects(&BrokerNow::all(&places));
     ok(&json!({ "brokers": brokers }))
 }
 
@@ -94,7 +94,7 @@ pub(super) async fn one_broker(visit: AdminRequest) -> Answer {
         let hint = "GET /api/v1/brokers lists those there are.";
         return Err(HttpError::no_such("broker", name, hint));
     };
-    let mut shown = broker(place);
+    let mut shown = object(&BrokerNow::of(place));
     shown["explain"] = place.broker.explain().into();
     ok(&shown)
 }
@@ -394,21 +394,6 @@ fn groups(places: &Catalog) -> Vec<Value> {
             .collect();
         json!({ "name": format!("@{}", place.name), "pools": seen, "brokers": brokers })
     }))
-}
-
-fn broker(place: &NamedBroker) -> Value {
-    let (stats, rank) = (place.broker.stats(), place.broker.rank());
-    json!({
-        "name": *place.name,
-        "asks": stats.asks_len,
-        "offers": stats.offers_len,
-        "oldest_wait_us": micros(stats.oldest_waited),
-        "ask": tally(&stats.asks),
-        "offer": tally(&stats.offers),
-        "alarms": place.broker.alarms(),
-        "ask_expects_us": rank.expects(Side::Ask).map(micros),
-        "offer_expects_us": rank.expects(Side::Offer).map(micros),
-    })
 }
 
 fn regulator(place: &NamedRegulator) -> Value {

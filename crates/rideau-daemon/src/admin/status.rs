@@ -113,14 +113,7 @@ const BEFORE_LOCKS: [Shown; 4] = [
         what: TableKind::Brokers,
         title: "Brokers",
         is_always: true,
-        columns: &[
-            "name",
-            "asks",
-            "offers",
-            "matched",
-            "asks_refused",
-            "ask_p99_us",
-        ],
+        columns: &[],
     },
     Shown {
         what: TableKind::Regulators,

@@ -6,6 +6,8 @@
 //! needs, such as colours and widths, is there. Names are written as they are on the wire, with
 //! their unit, so that a search finds the row; metrics have a unit of their own.
 
+mod brokers;
+mod columns;
 mod pools;
 
 use std::borrow::Cow;
@@ -14,6 +16,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use rideau::allocator::Size;
 use rideau::{Histogram, Reason, Tally};
 
+pub(crate) use brokers::BrokerNow;
+pub(crate) use columns::{Columns, leads, on};
 pub(crate) use pools::{PoolNow, state};
 
 /// Something that has numbers, at one moment.
@@ -117,17 +121,6 @@ pub(crate) enum Value<'a> {
     Columns(Vec<Columns>),
     Size(Size),
     Json(serde_json::Value),
-}
-
-/// Counts up to bounds.
-#[derive(Clone, Debug)]
-pub(crate) struct Columns {
-    /// Of what, if there are several.
-    pub of: String,
-    /// The sum of all that was counted.
-    pub sum: f64,
-    /// How many there are up to each bound, and above the bound before.
-    pub counts: Vec<(f64, u64)>,
 }
 
 /// A surface that a fact is on.

@@ -22,7 +22,7 @@ use prometheus_client::registry::Registry;
 use crate::state::command_stats::Timing;
 use crate::state::daemon::Daemon;
 use crate::state::end::EndReason;
-use crate::view::facts::PoolNow;
+use crate::view::facts::{BrokerNow, PoolNow};
 use crate::view::tables;
 pub(crate) use form::Form;
 use page::Page;
@@ -65,7 +65,7 @@ impl Collector for Numbers {
         limits(&mut page, &self.daemon, &self.more)?;
         let places = self.daemon.places.load();
         page.facts(&PoolNow::all(&places))?;
-        places::brokers(&mut page, &places)?;
+        page.facts(&BrokerNow::all(&places))?;
         places::regulators(&mut page, &places)?;
         places::locks(&mut page, &places, &self.daemon.locks)?;
         ranges::ranges(&mut page, &places, &self.daemon.values)?;

@@ -23,7 +23,7 @@ pub use page::{More, Page};
 
 use crate::state::daemon::Daemon;
 use crate::state::viewer::Viewer;
-use crate::view::facts::{self, Facts, PoolNow, Surface, in_unit, since_1970};
+use crate::view::facts::{self, BrokerNow, Facts, PoolNow, Surface, in_unit, since_1970};
 
 /// Rows below the names of their columns. New columns come only at the end.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -173,6 +173,7 @@ impl TableKind {
     fn columns(self, is_wanted: fn(Surface) -> bool) -> Vec<&'static str> {
         match self {
             Self::Pools => facts::columns::<PoolNow>(is_wanted),
+            Self::Brokers => facts::columns::<BrokerNow>(is_wanted),
             _ => Vec::new(),
         }
     }
@@ -189,7 +190,7 @@ pub fn table(daemon: &Daemon, what: TableKind, wanted: &TableQuery<'_>) -> Table
     let mut table = match what {
         TableKind::Pools => Table::of(&PoolNow::all(&daemon.places.load())),
         TableKind::Groups => places::groups(daemon, wanted.sight),
-        TableKind::Brokers => places::brokers(daemon),
+        TableKind::Brokers => Table::of(&BrokerNow::all(&daemon.places.load())),
         TableKind::Regulators => places::regulators(daemon),
         TableKind::Locks => places::locks(daemon),
         TableKind::Ranges => ranges::ranges(daemon),

@@ -86,20 +86,7 @@ const NAME: &str = "rideau-cli";
 /// columns there is room for.
 const OVERVIEW: [(&str, &str, &[&str]); 8] = [
     ("POOLS", "pool", &[]),
-    (
-        "BROKERS",
-        "broker",
-        &[
-            "name",
-            "asks",
-            "offers",
-            "matched",
-            "ask_p50_us",
-            "ask_p99_us",
-            "asks_refused",
-            "refused_by",
-        ],
-    ),
+    ("BROKERS", "broker", &[]),
     ("REGULATORS", "regulator", &[]),
     (
         "LOCKS",

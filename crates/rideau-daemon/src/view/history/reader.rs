@@ -9,9 +9,9 @@ use rideau_apps::AppShown;
 use rideau_core::apps::State;
 
 use super::HistoryRow;
-use crate::state::catalog::{NamedBroker, NamedRegulator, RulePlace};
+use crate::state::catalog::{NamedRegulator, RulePlace};
 use crate::state::daemon::Daemon;
-use crate::view::facts::{Facts, PoolNow, Surface, Value, in_unit};
+use crate::view::facts::{BrokerNow, Facts, PoolNow, Surface, Value, in_unit};
 
 /// What was read last.
 pub(super) struct Reader {
@@ -42,7 +42,7 @@ impl Reader {
         let places = daemon.places.load();
         let mut rows = Vec::new();
         rows.extend(PoolNow::all(&places).iter().map(|pool| self.of(pool)));
-        rows.extend(places.brokers.values().map(|place| self.broker(place)));
+        rows.extend(BrokerNow::all(&places).iter().map(|broker| self.of(broker)));
         let regulators = places.regulators.values();
         rows.extend(regulators.map(|place| self.regulator(place)));
         rows.extend(places.rules.iter().map(|place| self.rule(place)));
@@ -117,34 +117,6 @@ impl Reader {
             kind: T::KIND.word,
             name,
             values,
-        }
-    }
-
-    fn broker(&mut self, place: &NamedBroker) -> HistoryRow {
-        let stats = place.broker.stats();
-        let of = format!("broker.{}", place.name);
-        let matches = self.grant_rate(&of, stats.asks.served);
-        let (p50, p99) = self.quantiles(&of, &stats.asks.waits);
-        let offers = format!("{of}.offers");
-        HistoryRow {
-            kind: "broker",
-            name: place.name.to_string(),
-            values: vec![
-                ("asks".into(), stats.asks_len as f64),
-                ("offers".into(), stats.offers_len as f64),
-                (
-                    "oldest_wait_us".into(),
-                    stats.oldest_waited.as_micros() as f64,
-                ),
-                ("grants_per_s".into(), matches),
-                ("refusals_per_s".into(), self.refusal_rate(&of, &stats.asks)),
-                (
-                    "offer_refusals_per_s".into(),
-                    self.refusal_rate(&offers, &stats.offers),
-                ),
-                ("wait_p50_us".into(), p50),
-                ("wait_p99_us".into(), p99),
-            ],
         }
     }
 

@@ -9,16 +9,11 @@ use prometheus_client::metrics::MetricType;
 use rideau::Histogram;
 
 use super::places::tally;
-use crate::view::facts::{Columns, Facts, On, Surface, Value};
+use crate::view::facts::{Columns, Facts, On, Surface, Value, on};
 
 /// The bounds that all histograms of waits share, in seconds.
 pub(super) const BOUNDS: [f64; 15] = [
     0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0,
-];
-
-/// The bounds of leads, in seconds: the ask or the offer may come first.
-const LEAD_BOUNDS: [f64; 14] = [
-    -1.0, -0.5, -0.1, -0.05, -0.01, -0.005, -0.001, 0.0, 0.001, 0.01, 0.05, 0.1, 0.5, 1.0,
 ];
 
 /// What is below zero has no sum that only grows, and the format wants none.
@@ -163,25 +158,6 @@ impl<'a, 'e> Page<'a, 'e> {
         Ok(())
     }
 
-    /// Several histograms of how much earlier asks came than offers, of those that
-    /// waited on either side.
-    pub(super) fn leads<'h>(
-        &mut self,
-        help: &str,
-        rows: impl IntoIterator<Item = (Labels, [&'h Histogram; 2])>,
-    ) -> fmt::Result {
-        let mut metric = self.family(SUMLESS, help, MetricType::Histogram)?;
-        for (labels, [asks, offers]) in rows {
-            let labels = labels.as_slice();
-            let buckets = leads(asks, offers);
-            let len = buckets.iter().map(|(_, count)| count).sum();
-            metric
-                .encode_family(&labels)?
-                .encode_histogram::<NoLabelSet>(0.0, len, &buckets, None)?;
-        }
-        Ok(())
-    }
-
     fn family<'s>(
         &'s mut self,
         name: &'s str,
@@ -282,34 +258,6 @@ fn shared(histogram: &Histogram) -> Vec<(f64, u64)> {
     )
 }
 
-/// One of the two waited for the other. An ask or an offer that was matched the instant
-/// it came is among the zeros of its own side.
-fn leads(asks: &Histogram, offers: &Histogram) -> Vec<(f64, u64)> {
-    let waited = |of: &Histogram| {
-        let waited = of.buckets().filter(|(upper, _)| !upper.is_zero());
-        waited.map(|(_, count)| count).sum::<u64>()
-    };
-    let at_once = asks.len().saturating_sub(waited(asks) + waited(offers));
-    let ahead = |of: &Histogram, sign: f64| -> Vec<(f64, u64)> {
-        let spans = of.buckets().filter(|(upper, _)| !upper.is_zero());
-        spans
-            .map(|(upper, count)| (sign * upper.as_secs_f64(), count))
-            .collect()
-    };
-    let all = ahead(asks, 1.0).into_iter().chain(ahead(offers, -1.0));
-    on(&LEAD_BOUNDS, all.chain([(0.0, at_once)]))
-}
-
-/// This many of each number, counted up to each bound.
-fn on(bounds: &[f64], numbers: impl Iterator<Item = (f64, u64)>) -> Vec<(f64, u64)> {
-    let mut counts = vec![0; bounds.len() + 1];
-    for (number, count) in numbers {
-        counts[bounds.partition_point(|bound| *bound < number)] += count;
-    }
-    let bounds = bounds.iter().copied().chain([f64::INFINITY]);
-    bounds.zip(counts).collect()
-}
-
 /// The page without the sums, and so without the counts, of what has none.
 pub(super) fn without_sums(page: &str) -> String {
     let is_kept = |line: &&str| {
@@ -337,23 +285,5 @@ mod tests {
         assert_eq!(buckets[0], (0.0005, 2));
         assert_eq!(buckets[7], (0.1, 1));
         assert_eq!(buckets[15].1, 1, "longer than any bound");
-    }
-
-    #[test]
-    fn who_was_first_is_known_of_every_match() {
-        let (mut asks, mut offers) = (Histogram::default(), Histogram::default());
-        let mut matched = |ask, offer| {
-            asks.record(Duration::from_millis(ask));
-            offers.record(Duration::from_millis(offer));
-        };
-        matched(20, 0);
-        matched(0, 300);
-        matched(0, 0);
-        let buckets = leads(&asks, &offers);
-        let counted: Vec<_> = buckets
-            .into_iter()
-            .filter(|(_, count)| *count > 0)
-            .collect();
-        assert_eq!(counted, [(-0.1, 1), (0.0, 1), (0.05, 1)]);
     }
 }

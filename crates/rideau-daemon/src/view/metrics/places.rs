@@ -4,118 +4,15 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use rideau::{BrokerStats, Locks, Reason, Side, Tally};
+use rideau::{Locks, Reason, Tally};
 use rideau_config::Buckets;
 
 use super::page::{Labels, Page};
 use crate::state::answer;
-use crate::state::catalog::{Catalog, NamedBroker, RulePlace};
+use crate::state::catalog::{Catalog, RulePlace};
 
 /// The words a take or an ask can be answered with, apart from `go`.
 const NOES: [&str; 5] = ["full", "shed", "timeout", "cancelled", "closed"];
-
-pub(super) fn brokers(page: &mut Page<'_, '_>, places: &Catalog) -> fmt::Result {
-    let mut brokers: Vec<_> = places.brokers.values().collect();
-    brokers.sort_by(|one, other| one.name.cmp(&other.name));
-    let all: Vec<_> = brokers
-        .iter()
-        .map(|place| (place.name.to_string(), place.broker.stats()))
-        .collect();
-    let queues = all.iter().flat_map(|(name, stats)| {
-        let lens = [("ask", stats.asks_len), ("offer", stats.offers_len)];
-        lens.map(|(side, len)| (with(name, "broker", "side", side), len as f64))
-    });
-    page.gauges("rideau_broker_queue_length", "Parties that wait", queues)?;
-    let oldest = all.iter().flat_map(|(name, stats)| {
-        [("ask", Side::Ask), ("offer", Side::Offer)].map(|(word, side)| {
-            // Only one side waits at a time.
-            let is_active = stats.active == side;
-            let waited = stats.oldest_waited.as_secs_f64() * f64::from(u8::from(is_active));
-            (with(name, "broker", "side", word), waited)
-        })
-    });
-    page.gauges(
-        "rideau_broker_oldest_wait_seconds",
-        "How long the oldest waiting ask has waited",
-        oldest,
-    )?;
-    let waits = all.iter().flat_map(|(name, stats)| {
-        sides(&stats.asks, &stats.offers).map(|(side, tally)| {
-            let mut labels = with(name, "broker", "side", side);
-            labels.push(("outcome", "go".into()));
-            (labels, &tally.waits)
-        })
-    });
-    page.histograms(
-        "rideau_broker_sojourn_seconds",
-        "How long asks and offers waited that were matched",
-        waits,
-    )?;
-    let leads = all.iter().map(|(name, stats)| {
-        let waits = [&stats.asks.waits, &stats.offers.waits];
-        (one("broker", name), waits)
-    });
-    page.leads(
-        "How much earlier asks came than the offers they were matched with",
-        leads,
-    )?;
-    broker_load(page, &brokers, &all)?;
-    let matches = all.iter();
-    let matches = matches.map(|(name, stats)| (one("broker", name), stats.asks.served));
-    page.counters(
-        "rideau_broker_matches",
-        "Parties that were introduced",
-        matches,
-    )?;
-    let drops = all.iter().flat_map(|(name, stats)| {
-        let sides = sides(&stats.asks, &stats.offers).into_iter();
-        sides.flat_map(move |(side, tally)| {
-            let reasons = Reason::ALL.into_iter();
-            let reasons = reasons.filter(|reason| can_shed(*reason));
-            reasons.map(move |reason| {
-                let mut labels = with(name, "broker", "side", side);
-                labels.push(("cause", reason.word().into()));
-                (labels, tally.shed[reason.index()])
-            })
-        })
-    });
-    page.counters(
-        "rideau_broker_drops",
-        "Parties that were refused or shed",
-        drops,
-    )
-}
-
-/// Whether brokers refuse on purpose.
-fn broker_load(
-    page: &mut Page<'_, '_>,
-    brokers: &[&Arc<NamedBroker>],
-    all: &[(String, BrokerStats)],
-) -> fmt::Result {
-    const SIDES: [(&str, Side); 2] = [("ask", Side::Ask), ("offer", Side::Offer)];
-    let congested = all.iter().flat_map(|(name, stats)| {
-        let sides = SIDES.into_iter().zip(stats.are_shedding);
-        sides.map(move |((side, _), is)| {
-            (with(name, "broker", "side", side), f64::from(u8::from(is)))
-        })
-    });
-    page.gauges(
-        "rideau_broker_congested",
-        "Whether the queue is overloaded as its law sees it",
-        congested,
-    )?;
-    let chances = brokers.iter().flat_map(|place| {
-        SIDES.map(|(word, side)| {
-            let chance = place.broker.refused_chance(side);
-            (with(&place.name, "broker", "side", word), chance)
-        })
-    });
-    page.gauges(
-        "rideau_broker_drop_probability",
-        "How likely the protector refuses an ask",
-        chances,
-    )
-}
 
 pub(super) fn regulators(page: &mut Page<'_, '_>, places: &Catalog) -> fmt::Result {
     let mut regulators: Vec<_> = places.regulators.values().collect();
@@ -246,18 +143,6 @@ pub(super) fn tally(tally: &Tally) -> impl Iterator<Item = (&'static str, u64)> 
         }
     }
     [("go", tally.served)].into_iter().chain(noes)
-}
-
-fn sides<'a>(asks: &'a Tally, offers: &'a Tally) -> [(&'static str, &'a Tally); 2] {
-    [("ask", asks), ("offer", offers)]
-}
-
-/// The others are for pools, regulators and locks.
-const fn can_shed(reason: Reason) -> bool {
-    !matches!(
-        reason,
-        Reason::Suspended | Reason::Starting | Reason::Nowhere | Reason::Excess | Reason::Keys
-    )
 }
 
 fn one(label: &'static str, name: &str) -> Labels {

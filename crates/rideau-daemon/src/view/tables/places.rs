@@ -2,14 +2,14 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use rideau::{PoolStats, Side};
+use rideau::PoolStats;
 use rideau_config::Buckets;
 
 use super::{Cell, Table};
-use crate::state::catalog::{NamedBroker, NamedRegulator};
+use crate::state::catalog::NamedRegulator;
 use crate::state::daemon::Daemon;
 use crate::state::viewer::Viewer;
-use crate::view::facts::{reasons, refused};
+use crate::view::facts::refused;
 
 pub(super) fn groups(daemon: &Daemon, sight: Viewer<'_>) -> Table {
     let mut table = Table::new(&[
@@ -49,54 +49,6 @@ pub(super) fn groups(daemon: &Daemon, sight: Viewer<'_>) -> Table {
         ]);
     }
     table
-}
-
-pub(super) fn brokers(daemon: &Daemon) -> Table {
-    let mut table = Table::new(&[
-        "name",
-        "asks",
-        "offers",
-        "oldest_wait_us",
-        "ask_p50_us",
-        "ask_p99_us",
-        "offer_p50_us",
-        "asks_came",
-        "matched",
-        "asks_refused",
-        "offers_came",
-        "offers_refused",
-        "refused_by",
-        "alarms",
-        "ask_expects_us",
-        "offer_expects_us",
-    ]);
-    let places = daemon.places.load();
-    let mut brokers: Vec<_> = places.brokers.values().collect();
-    brokers.sort_unstable_by(|one, other| one.name.cmp(&other.name));
-    table.rows = brokers.into_iter().map(|place| broker(place)).collect();
-    table
-}
-
-fn broker(place: &NamedBroker) -> Vec<Cell> {
-    let (stats, rank) = (place.broker.stats(), place.broker.rank());
-    vec![
-        (&*place.name).into(),
-        stats.asks_len.into(),
-        stats.offers_len.into(),
-        stats.oldest_waited.into(),
-        stats.asks.waits.quantile(0.5).into(),
-        stats.asks.waits.quantile(0.99).into(),
-        stats.offers.waits.quantile(0.5).into(),
-        stats.asks.came.into(),
-        stats.asks.served.into(),
-        refused(&stats.asks).into(),
-        stats.offers.came.into(),
-        refused(&stats.offers).into(),
-        reasons(&stats.asks).into(),
-        place.broker.alarms().join(",").into(),
-        rank.expects(Side::Ask).into(),
-        rank.expects(Side::Offer).into(),
-    ]
 }
 
 pub(super) fn regulators(daemon: &Daemon) -> Table {
