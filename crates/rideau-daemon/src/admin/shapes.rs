@@ -6,7 +6,7 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::view::facts::{About, BrokerNow, Facts, PoolNow, Type};
+use crate::view::facts::{About, BrokerNow, Facts, PoolNow, RegulatorNow, Type};
 
 /// Every shape.
 #[rustfmt::skip]
@@ -30,9 +30,7 @@ const ALL: &[(&str, &str)] = &[
     ("Broker", "@broker"),
     ("BrokerMore", "name:string asks:integer offers:integer ask:Tally offer:Tally explain:string"),
     ("Regulators", "regulators:[Regulator]"),
-    ("Regulator", "name:string held:integer waiting:integer oldest_wait_us:integer \
-        is_open:boolean valve:[Valve] ask:Tally renewed:integer stopped:integer released:integer \
-        failed:integer explain?:string"),
+    ("Regulator", "@regulator explain?:string"),
     ("Valve", "kind:string min:integer max:integer"),
     ("Locks", "keys:[Key] cursor:string|null rules:[Rule]"),
     ("Key", "key:string held:integer waiting:integer rule:string|null"),
@@ -179,6 +177,7 @@ fn facts(kind: &str) -> Vec<(&'static str, &'static About)> {
     match kind {
         "broker" => all::<BrokerNow>(),
         "pool" => all::<PoolNow>(),
+        "regulator" => all::<RegulatorNow>(),
         _ => Vec::new(),
     }
 }

@@ -11,14 +11,16 @@ use serde_json::{Map, Value, json};
 use super::apps;
 use super::health::away;
 use super::request::{AdminRequest, Answer, HttpError, ok};
-use crate::state::catalog::{Catalog, NamedPool, NamedRegulator};
+use crate::state::catalog::{Catalog, NamedPool};
 use crate::state::clients::ClientCard;
 use crate::state::daemon::Daemon;
 use crate::state::lease_table::LeaseRow;
 use crate::state::refusal_log::Dropped;
 use crate::state::sessions::SessionRow;
 use crate::view::explain;
-use crate::view::facts::{BrokerNow, Facts, PoolNow, Value as Fact, in_unit, since_1970};
+use crate::view::facts::{
+    BrokerNow, Facts, PoolNow, RegulatorNow, Value as Fact, in_unit, since_1970,
+};
 use crate::view::tables::{self, Page};
 
 /// Rows of a page, unless one asks for fewer or more.
@@ -45,7 +47,7 @@ pub(super) async fn state(visit: AdminRequest) -> Answer {
         "config_changes": counts.changes.load(Ordering::Relaxed),
         "pools": objects(&PoolNow::all(&places)),
         "brokers": objects(&BrokerNow::all(&places)),
-        "regulators": sorted(places.regulators.values().map(|place| regulator(place))),
+        "regulators": objects(&RegulatorNow::all(&places)),
         "lock_rules": rules(&places),
         "apps": apps::all(&visit),
     }))
@@ -101,12 +103,13 @@ pub(super) async fn one_broker(visit: AdminRequest) -> Answer {
 
 pub(super) async fn regulators(visit: AdminRequest) -> Answer {
     let places = visit.places();
-    let all = places.regulators.values().map(|place| {
-        let mut shown = regulator(place);
-        shown["explain"] = place.regulator.explain().into();
+    let all = RegulatorNow::all(&places);
+    let all = all.iter().map(|regulator| {
+        let mut shown = object(regulator);
+        shown["explain"] = regulator.explain().into();
         shown
     });
-    ok(&json!({ "regulators": sorted(all) }))
+    ok(&json!({ "regulators": all.collect::<Vec<_>>() }))
 }
 
 /// One page of the keys of which units are held.
@@ -394,26 +397,6 @@ fn groups(places: &Catalog) -> Vec<Value> {
             .collect();
         json!({ "name": format!("@{}", place.name), "pools": seen, "brokers": brokers })
     }))
-}
-
-fn regulator(place: &NamedRegulator) -> Value {
-    let stats = place.regulator.stats();
-    let valve = stats.valve.iter();
-    let valve = valve.map(|part| json!({ "kind": part.kind, "min": part.min, "max": part.max }));
-    let valve: Vec<_> = valve.collect();
-    json!({
-        "name": *place.name,
-        "held": stats.size,
-        "waiting": stats.len,
-        "oldest_wait_us": micros(stats.oldest_waited),
-        "is_open": stats.is_open,
-        "valve": valve,
-        "ask": tally(&stats.asks),
-        "renewed": stats.leases.renewed,
-        "stopped": stats.leases.stopped,
-        "released": stats.leases.released,
-        "failed": stats.leases.failed,
-    })
 }
 
 fn rules(places: &Catalog) -> Vec<Value> {

@@ -119,7 +119,7 @@ const BEFORE_LOCKS: [Shown; 4] = [
         what: TableKind::Regulators,
         title: "Regulators",
         is_always: false,
-        columns: &["name", "leases", "max", "waiting", "wait_p99_us", "valve"],
+        columns: &[],
     },
 ];
 

@@ -9,6 +9,7 @@
 mod brokers;
 mod columns;
 mod pools;
+mod regulators;
 
 use std::borrow::Cow;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -19,6 +20,7 @@ use rideau::{Histogram, Reason, Tally};
 pub(crate) use brokers::BrokerNow;
 pub(crate) use columns::{Columns, leads, on};
 pub(crate) use pools::{PoolNow, state};
+pub(crate) use regulators::RegulatorNow;
 
 /// Something that has numbers, at one moment.
 pub(crate) trait Facts: Sized + 'static {

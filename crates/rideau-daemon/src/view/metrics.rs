@@ -22,7 +22,7 @@ use prometheus_client::registry::Registry;
 use crate::state::command_stats::Timing;
 use crate::state::daemon::Daemon;
 use crate::state::end::EndReason;
-use crate::view::facts::{BrokerNow, PoolNow};
+use crate::view::facts::{BrokerNow, PoolNow, RegulatorNow};
 use crate::view::tables;
 pub(crate) use form::Form;
 use page::Page;
@@ -66,7 +66,7 @@ impl Collector for Numbers {
         let places = self.daemon.places.load();
         page.facts(&PoolNow::all(&places))?;
         page.facts(&BrokerNow::all(&places))?;
-        places::regulators(&mut page, &places)?;
+        page.facts(&RegulatorNow::all(&places))?;
         places::locks(&mut page, &places, &self.daemon.locks)?;
         ranges::ranges(&mut page, &places, &self.daemon.values)?;
         ranges::views(&mut page, &places, &self.daemon.values)?;

@@ -23,7 +23,9 @@ pub use page::{More, Page};
 
 use crate::state::daemon::Daemon;
 use crate::state::viewer::Viewer;
-use crate::view::facts::{self, BrokerNow, Facts, PoolNow, Surface, in_unit, since_1970};
+use crate::view::facts::{
+    self, BrokerNow, Facts, PoolNow, RegulatorNow, Surface, in_unit, since_1970,
+};
 
 /// Rows below the names of their columns. New columns come only at the end.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -174,6 +176,7 @@ impl TableKind {
         match self {
             Self::Pools => facts::columns::<PoolNow>(is_wanted),
             Self::Brokers => facts::columns::<BrokerNow>(is_wanted),
+            Self::Regulators => facts::columns::<RegulatorNow>(is_wanted),
             _ => Vec::new(),
         }
     }
@@ -191,7 +194,7 @@ pub fn table(daemon: &Daemon, what: TableKind, wanted: &TableQuery<'_>) -> Table
         TableKind::Pools => Table::of(&PoolNow::all(&daemon.places.load())),
         TableKind::Groups => places::groups(daemon, wanted.sight),
         TableKind::Brokers => Table::of(&BrokerNow::all(&daemon.places.load())),
-        TableKind::Regulators => places::regulators(daemon),
+        TableKind::Regulators => Table::of(&RegulatorNow::all(&daemon.places.load())),
         TableKind::Locks => places::locks(daemon),
         TableKind::Ranges => ranges::ranges(daemon),
         TableKind::Views => ranges::views(daemon, wanted.sight),

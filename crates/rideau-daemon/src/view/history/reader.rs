@@ -9,9 +9,9 @@ use rideau_apps::AppShown;
 use rideau_core::apps::State;
 
 use super::HistoryRow;
-use crate::state::catalog::{NamedRegulator, RulePlace};
+use crate::state::catalog::RulePlace;
 use crate::state::daemon::Daemon;
-use crate::view::facts::{BrokerNow, Facts, PoolNow, Surface, Value, in_unit};
+use crate::view::facts::{BrokerNow, Facts, PoolNow, RegulatorNow, Surface, Value, in_unit};
 
 /// What was read last.
 pub(super) struct Reader {
@@ -43,8 +43,8 @@ impl Reader {
         let mut rows = Vec::new();
         rows.extend(PoolNow::all(&places).iter().map(|pool| self.of(pool)));
         rows.extend(BrokerNow::all(&places).iter().map(|broker| self.of(broker)));
-        let regulators = places.regulators.values();
-        rows.extend(regulators.map(|place| self.regulator(place)));
+        let regulators = RegulatorNow::all(&places);
+        rows.extend(regulators.iter().map(|one| self.of(one)));
         rows.extend(places.rules.iter().map(|place| self.rule(place)));
         let apps = daemon.apps.all();
         let shown = apps.iter().filter_map(|app| daemon.apps.shown(app));
@@ -117,29 +117,6 @@ impl Reader {
             kind: T::KIND.word,
             name,
             values,
-        }
-    }
-
-    fn regulator(&mut self, place: &NamedRegulator) -> HistoryRow {
-        let stats = place.regulator.stats();
-        let of = format!("regulator.{}", place.name);
-        let leases = self.grant_rate(&of, stats.asks.served);
-        let (p50, p99) = self.quantiles(&of, &stats.asks.waits);
-        HistoryRow {
-            kind: "regulator",
-            name: place.name.to_string(),
-            values: vec![
-                ("held".into(), stats.size as f64),
-                ("waiting".into(), stats.len as f64),
-                (
-                    "oldest_wait_us".into(),
-                    stats.oldest_waited.as_micros() as f64,
-                ),
-                ("grants_per_s".into(), leases),
-                ("refusals_per_s".into(), self.refusal_rate(&of, &stats.asks)),
-                ("wait_p50_us".into(), p50),
-                ("wait_p99_us".into(), p99),
-            ],
         }
     }
 

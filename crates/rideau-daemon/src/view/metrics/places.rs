@@ -14,45 +14,6 @@ use crate::state::catalog::{Catalog, RulePlace};
 /// The words a take or an ask can be answered with, apart from `go`.
 const NOES: [&str; 5] = ["full", "shed", "timeout", "cancelled", "closed"];
 
-pub(super) fn regulators(page: &mut Page<'_, '_>, places: &Catalog) -> fmt::Result {
-    let mut regulators: Vec<_> = places.regulators.values().collect();
-    regulators.sort_by(|one, other| one.name.cmp(&other.name));
-    let all: Vec<_> = regulators
-        .iter()
-        .map(|place| (place.name.to_string(), place.regulator.stats()))
-        .collect();
-    let name = |name: &String| one("regulator", name);
-    let sizes = all.iter();
-    let sizes = sizes.map(|(of, stats)| (name(of), stats.size as f64));
-    page.gauges("rideau_regulator_workers", "Leases that are held", sizes)?;
-    let waiting = all.iter();
-    let waiting = waiting.map(|(of, stats)| (name(of), stats.len as f64));
-    page.gauges("rideau_regulator_waiting", "Askers that wait", waiting)?;
-    let limits = all.iter().flat_map(|(of, stats)| {
-        let min = stats.valve.iter().map(|part| part.min).min().unwrap_or(0);
-        let max = stats.valve.iter().map(|part| part.max).min().unwrap_or(0);
-        let bounds = [("min", min), ("max", max)];
-        bounds.map(|(bound, count)| (with(of, "regulator", "bound", bound), count as f64))
-    });
-    page.gauges(
-        "rideau_regulator_limit",
-        "Below min it is open, from max on it is closed",
-        limits,
-    )?;
-    let waits = all.iter();
-    let waits = waits.map(|(of, stats)| (name(of), &stats.asks.waits));
-    page.histograms(
-        "rideau_regulator_wait_seconds",
-        "How long asks waited that got a lease",
-        waits,
-    )?;
-    let asks = all.iter().flat_map(|(of, stats)| {
-        let row = move |outcome: &str, count| (with(of, "regulator", "outcome", outcome), count);
-        tally(&stats.asks).map(move |(outcome, count)| row(outcome, count))
-    });
-    page.counters("rideau_regulator_asks", "What became of asks", asks)
-}
-
 /// The numbers of locks by rule: how many keys there are, clients decide.
 pub(super) fn locks(
     page: &mut Page<'_, '_>,

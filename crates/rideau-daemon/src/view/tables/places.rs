@@ -6,10 +6,8 @@ use rideau::PoolStats;
 use rideau_config::Buckets;
 
 use super::{Cell, Table};
-use crate::state::catalog::NamedRegulator;
 use crate::state::daemon::Daemon;
 use crate::state::viewer::Viewer;
-use crate::view::facts::refused;
 
 pub(super) fn groups(daemon: &Daemon, sight: Viewer<'_>) -> Table {
     let mut table = Table::new(&[
@@ -49,65 +47,6 @@ pub(super) fn groups(daemon: &Daemon, sight: Viewer<'_>) -> Table {
         ]);
     }
     table
-}
-
-pub(super) fn regulators(daemon: &Daemon) -> Table {
-    let mut table = Table::new(&[
-        "name",
-        "broker",
-        "leases",
-        "min",
-        "max",
-        "is_open",
-        "waiting",
-        "oldest_wait_us",
-        "wait_p50_us",
-        "wait_p99_us",
-        "hold_p50_us",
-        "came",
-        "granted",
-        "refused",
-        "valve",
-    ]);
-    let places = daemon.places.load();
-    let mut regulators: Vec<_> = places.regulators.values().collect();
-    regulators.sort_unstable_by(|one, other| one.name.cmp(&other.name));
-    table.rows = regulators
-        .into_iter()
-        .map(|place| regulator(place))
-        .collect();
-    table
-}
-
-fn regulator(place: &NamedRegulator) -> Vec<Cell> {
-    let stats = place.regulator.stats();
-    let config = place.config.load();
-    // One closed part closes the whole valve.
-    let min = stats.valve.iter().map(|part| part.min).min();
-    let max = stats.valve.iter().map(|part| part.max).min();
-    let bound = |bound: Option<usize>| bound.filter(|bound| *bound != usize::MAX);
-    let kinds: Vec<_> = stats.valve.iter().map(|part| part.kind).collect();
-    vec![
-        (&*place.name).into(),
-        config
-            .feed
-            .as_ref()
-            .map(|feed| feed.source.named().1)
-            .into(),
-        stats.size.into(),
-        bound(min).into(),
-        bound(max).into(),
-        usize::from(stats.is_open).into(),
-        stats.len.into(),
-        stats.oldest_waited.into(),
-        stats.asks.waits.quantile(0.5).into(),
-        stats.asks.waits.quantile(0.99).into(),
-        stats.leases.held.quantile(0.5).into(),
-        stats.asks.came.into(),
-        stats.asks.served.into(),
-        refused(&stats.asks).into(),
-        kinds.join(",").into(),
-    ]
 }
 
 pub(super) fn locks(daemon: &Daemon) -> Table {
