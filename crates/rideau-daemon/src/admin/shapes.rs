@@ -6,7 +6,7 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::view::facts::{About, BrokerNow, Facts, PoolNow, RegulatorNow, Type};
+use crate::view::facts::{About, BrokerNow, Facts, GroupNow, PoolNow, RegulatorNow, Type};
 
 /// Every shape.
 #[rustfmt::skip]
@@ -21,7 +21,7 @@ const ALL: &[(&str, &str)] = &[
     ("Spans", "count:integer p50_us:integer p90_us:integer p99_us:integer longest_us:integer"),
     ("Tally", "came:integer served:integer cancelled:integer refused:{integer} wait:Spans"),
     ("Pools", "pools:[Pool] groups:[Group]"),
-    ("Group", "name:string pools:[string] brokers:[string]"),
+    ("Group", "@group"),
     ("Pool", "@pool"),
     ("PoolMore", "name:string max:integer held:integer takes:Tally holders:[PoolHolder] \
         explain:string"),
@@ -176,6 +176,7 @@ fn facts(kind: &str) -> Vec<(&'static str, &'static About)> {
     }
     match kind {
         "broker" => all::<BrokerNow>(),
+        "group" => all::<GroupNow>(),
         "pool" => all::<PoolNow>(),
         "regulator" => all::<RegulatorNow>(),
         _ => Vec::new(),

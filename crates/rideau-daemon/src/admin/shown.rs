@@ -19,7 +19,7 @@ use crate::state::refusal_log::Dropped;
 use crate::state::sessions::SessionRow;
 use crate::view::explain;
 use crate::view::facts::{
-    BrokerNow, Facts, PoolNow, RegulatorNow, Value as Fact, in_unit, since_1970,
+    BrokerNow, Facts, GroupNow, PoolNow, RegulatorNow, Value as Fact, in_unit, since_1970,
 };
 use crate::view::tables::{self, Page};
 
@@ -56,7 +56,8 @@ pub(super) async fn state(visit: AdminRequest) -> Answer {
 pub(super) async fn pools(visit: AdminRequest) -> Answer {
     let places = visit.places();
     let pools = objects(&PoolNow::all(&places));
-    ok(&json!({ "pools": pools, "groups": groups(&places) }))
+    let groups = GroupNow::all(&places, visit.sight());
+    ok(&json!({ "pools": pools, "groups": objects(&groups) }))
 }
 
 pub(super) async fn one_pool(visit: AdminRequest) -> Answer {
@@ -385,20 +386,6 @@ fn fact_json(value: Fact<'_>, key: &str) -> Value {
     }
 }
 
-fn groups(places: &Catalog) -> Vec<Value> {
-    sorted(places.groups.values().map(|place| {
-        let pools = place.config.pools.iter();
-        let seen: Vec<_> = pools
-            .filter(|name| places.pools.contains_key(*name))
-            .collect();
-        let brokers = place.config.brokers.iter();
-        let brokers: Vec<_> = brokers
-            .filter(|name| places.brokers.contains_key(*name))
-            .collect();
-        json!({ "name": format!("@{}", place.name), "pools": seen, "brokers": brokers })
-    }))
-}
-
 fn rules(places: &Catalog) -> Vec<Value> {
     let rules = places.rules.iter().map(|place| {
         json!({
@@ -439,12 +426,6 @@ pub(super) fn spans(spans: &Histogram) -> Value {
         "p99_us": micros(spans.quantile(0.99)),
         "longest_us": micros(spans.longest()),
     })
-}
-
-fn sorted(rows: impl Iterator<Item = Value>) -> Vec<Value> {
-    let mut rows: Vec<_> = rows.collect();
-    rows.sort_by(|one, other| one["name"].as_str().cmp(&other["name"].as_str()));
-    rows
 }
 
 pub(super) fn micros(span: Duration) -> u64 {

@@ -107,7 +107,7 @@ const BEFORE_LOCKS: [Shown; 4] = [
         what: TableKind::Groups,
         title: "Groups",
         is_always: false,
-        columns: &["name", "pick", "pools", "idle", "held", "max", "waiting"],
+        columns: &[],
     },
     Shown {
         what: TableKind::Brokers,

@@ -8,6 +8,7 @@
 
 mod brokers;
 mod columns;
+mod groups;
 mod pools;
 mod regulators;
 
@@ -19,6 +20,7 @@ use rideau::{Histogram, Reason, Tally};
 
 pub(crate) use brokers::BrokerNow;
 pub(crate) use columns::{Columns, leads, on};
+pub(crate) use groups::GroupNow;
 pub(crate) use pools::{PoolNow, state};
 pub(crate) use regulators::RegulatorNow;
 

@@ -24,7 +24,7 @@ pub use page::{More, Page};
 use crate::state::daemon::Daemon;
 use crate::state::viewer::Viewer;
 use crate::view::facts::{
-    self, BrokerNow, Facts, PoolNow, RegulatorNow, Surface, in_unit, since_1970,
+    self, BrokerNow, Facts, GroupNow, PoolNow, RegulatorNow, Surface, in_unit, since_1970,
 };
 
 /// Rows below the names of their columns. New columns come only at the end.
@@ -177,6 +177,7 @@ impl TableKind {
             Self::Pools => facts::columns::<PoolNow>(is_wanted),
             Self::Brokers => facts::columns::<BrokerNow>(is_wanted),
             Self::Regulators => facts::columns::<RegulatorNow>(is_wanted),
+            Self::Groups => facts::columns::<GroupNow>(is_wanted),
             _ => Vec::new(),
         }
     }
@@ -192,7 +193,7 @@ impl TableKind {
 pub fn table(daemon: &Daemon, what: TableKind, wanted: &TableQuery<'_>) -> Table {
     let mut table = match what {
         TableKind::Pools => Table::of(&PoolNow::all(&daemon.places.load())),
-        TableKind::Groups => places::groups(daemon, wanted.sight),
+        TableKind::Groups => Table::of(&GroupNow::all(&daemon.places.load(), wanted.sight)),
         TableKind::Brokers => Table::of(&BrokerNow::all(&daemon.places.load())),
         TableKind::Regulators => Table::of(&RegulatorNow::all(&daemon.places.load())),
         TableKind::Locks => places::locks(daemon),

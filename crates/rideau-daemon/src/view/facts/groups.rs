@@ -1,0 +1,63 @@
+//! What there is to know of a group of pools and brokers.
+
+use rideau::{GroupMethod, PoolStats};
+
+use super::facts;
+use crate::state::catalog::{Catalog, NamedGroup};
+use crate::state::viewer::Viewer;
+
+/// A group at one moment, as a user sees it.
+pub(crate) struct GroupNow {
+    name: String,
+    pick: GroupMethod,
+    pools: Vec<String>,
+    brokers: Vec<String>,
+    stats: Vec<PoolStats>,
+}
+
+impl GroupNow {
+    fn of(group: &NamedGroup, places: &Catalog, sight: Viewer<'_>) -> Self {
+        let seen = |kind: &str, names: &[String]| {
+            let names = names.iter().filter(|name| sight.sees(kind, name));
+            names.cloned().collect()
+        };
+        let pools = group.group.pools();
+        let stats = pools.iter().map(|(name, pool)| {
+            let place = places.pools.get(&**name);
+            place.map_or_else(|| pool.stats(), |place| place.stats())
+        });
+        Self {
+            name: format!("@{}", group.name),
+            pick: group.config.pick,
+            pools: seen("pool", &group.config.pools),
+            brokers: seen("broker", &group.config.brokers),
+            stats: stats.collect(),
+        }
+    }
+
+    /// Every group, by name.
+    pub(crate) fn all(places: &Catalog, sight: Viewer<'_>) -> Vec<Self> {
+        let mut all: Vec<_> = places.groups.values().collect();
+        all.sort_unstable_by(|one, other| one.name.cmp(&other.name));
+        let all = all.into_iter();
+        all.map(|group| Self::of(group, places, sight)).collect()
+    }
+
+    fn sum(&self, count: fn(&PoolStats) -> usize) -> usize {
+        self.stats.iter().map(count).sum()
+    }
+}
+
+facts! { GroupNow: "group" by "group", joined {};
+    name: Text, [PAGE, JSON], |it| &*it.name, "Its name, with an at sign.";
+    pick: Text, [PAGE], |it| match it.pick {
+        GroupMethod::Random => "random",
+        GroupMethod::BestOfTwo => "best-of-two",
+    }, "How one of its pools or brokers is chosen.";
+    pools: Names, [PAGE, JSON], |it| it.pools.clone(), "Its pools.";
+    idle: Count, [PAGE], |it| it.sum(|pool| pool.members.idle), "Members that can be taken.";
+    held: Count, [PAGE], |it| it.sum(|pool| pool.members.held), "Members that are lent.";
+    max: Count, [PAGE], |it| it.sum(|pool| pool.max), "As many members its pools may have.";
+    waiting: Count, [PAGE], |it| it.sum(PoolStats::len), "Takers that wait.";
+    brokers: Names, [SHOW, JSON], |it| it.brokers.clone(), "Its brokers.";
+}
