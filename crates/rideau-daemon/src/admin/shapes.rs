@@ -6,7 +6,7 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::view::facts::{About, BrokerNow, Facts, GroupNow, PoolNow, RegulatorNow, Type};
+use crate::view::facts::{About, BrokerNow, Facts, GroupNow, PoolNow, RegulatorNow, RuleNow, Type};
 
 /// Every shape.
 #[rustfmt::skip]
@@ -34,8 +34,7 @@ const ALL: &[(&str, &str)] = &[
     ("Valve", "kind:string min:integer max:integer"),
     ("Locks", "keys:[Key] cursor:string|null rules:[Rule]"),
     ("Key", "key:string held:integer waiting:integer rule:string|null"),
-    ("Rule", "pattern:string per:integer go:integer full:integer shed:integer timeout:integer \
-        keys_refused:integer"),
+    ("Rule", "@rule"),
     ("Apps", "apps:[App] processes:integer max:integer headroom:integer starved:integer \
         policy:string|null losses:{number} what_if:[WhatIf]"),
     ("WhatIf", "max:integer loss:number"),
@@ -179,6 +178,7 @@ fn facts(kind: &str) -> Vec<(&'static str, &'static About)> {
         "group" => all::<GroupNow>(),
         "pool" => all::<PoolNow>(),
         "regulator" => all::<RegulatorNow>(),
+        "rule" => all::<RuleNow>(),
         _ => Vec::new(),
     }
 }

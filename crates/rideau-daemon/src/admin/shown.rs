@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 use super::apps;
 use super::health::away;
 use super::request::{AdminRequest, Answer, HttpError, ok};
-use crate::state::catalog::{Catalog, NamedPool};
+use crate::state::catalog::NamedPool;
 use crate::state::clients::ClientCard;
 use crate::state::daemon::Daemon;
 use crate::state::lease_table::LeaseRow;
@@ -19,7 +19,7 @@ use crate::state::refusal_log::Dropped;
 use crate::state::sessions::SessionRow;
 use crate::view::explain;
 use crate::view::facts::{
-    BrokerNow, Facts, GroupNow, PoolNow, RegulatorNow, Value as Fact, in_unit, since_1970,
+    BrokerNow, Facts, GroupNow, PoolNow, RegulatorNow, RuleNow, Value as Fact, in_unit, since_1970,
 };
 use crate::view::tables::{self, Page};
 
@@ -48,7 +48,7 @@ pub(super) async fn state(visit: AdminRequest) -> Answer {
         "pools": objects(&PoolNow::all(&places)),
         "brokers": objects(&BrokerNow::all(&places)),
         "regulators": objects(&RegulatorNow::all(&places)),
-        "lock_rules": rules(&places),
+        "lock_rules": objects(&RuleNow::all(&places)),
         "apps": apps::all(&visit),
     }))
 }
@@ -148,7 +148,7 @@ fn keys(visit: &AdminRequest, prefix: &[u8], cursor: &[u8], count: usize) -> Val
         json!({ "key": name, "held": held, "waiting": waiting, "rule": rule })
     });
     let rows: Vec<_> = rows.collect();
-    json!({ "keys": rows, "cursor": last, "rules": rules(&visit.places()) })
+    json!({ "keys": rows, "cursor": last, "rules": objects(&RuleNow::all(&visit.places())) })
 }
 
 pub(super) async fn clients(visit: AdminRequest) -> Answer {
@@ -384,21 +384,6 @@ fn fact_json(value: Fact<'_>, key: &str) -> Value {
         // These are for metrics alone.
         Fact::None | Fact::Columns(_) => Value::Null,
     }
-}
-
-fn rules(places: &Catalog) -> Vec<Value> {
-    let rules = places.rules.iter().map(|place| {
-        json!({
-            "pattern": place.rule.pattern,
-            "per": place.rule.per,
-            "go": place.counts.acquired.load(Ordering::Relaxed),
-            "full": place.counts.full.load(Ordering::Relaxed),
-            "shed": place.counts.shed.load(Ordering::Relaxed),
-            "timeout": place.counts.timeout.load(Ordering::Relaxed),
-            "keys_refused": place.counts.keys_refused.load(Ordering::Relaxed),
-        })
-    });
-    rules.collect()
 }
 
 /// What became of the asks that came.

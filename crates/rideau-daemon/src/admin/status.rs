@@ -16,7 +16,8 @@ use super::request::{AdminRequest, Answer};
 use crate::state::catalog::Catalog;
 use crate::state::daemon::Daemon;
 use crate::state::viewer::Viewer;
-use crate::view::tables::{self, Cell, Page, TableKind, TableQuery};
+use crate::view::facts::RuleNow;
+use crate::view::tables::{self, Cell, Page, Table, TableKind, TableQuery};
 
 const STYLE: &str = include_str!("status.css");
 /// The page loads itself again this often, in seconds.
@@ -179,6 +180,10 @@ fn write_shown(out: &mut String, visit: &AdminRequest, shown: &Shown) -> fmt::Re
         ..TableQuery::default()
     };
     let table = tables::table(visit.daemon(), shown.what, &wanted);
+    write_columns(out, &table, shown)
+}
+
+fn write_columns(out: &mut String, table: &Table, shown: &Shown) -> fmt::Result {
     if table.rows.is_empty() && !shown.is_always {
         return Ok(());
     }
@@ -211,16 +216,13 @@ fn cell(column: &str, cell: &Cell) -> String {
 
 /// From what is counted anyway: keys may be too many to look at all of them.
 fn write_locks(out: &mut String, daemon: &Daemon, places: &Catalog) -> fmt::Result {
-    let rows = places.rules.iter().take(ROWS_MAX).map(|place| {
-        vec![
-            place.rule.pattern.clone(),
-            place.rule.per.to_string(),
-            place.counts.acquired.load(Ordering::Relaxed).to_string(),
-            place.counts.full.load(Ordering::Relaxed).to_string(),
-        ]
-    });
-    let heads = ["name", "per", "acquired", "full"];
-    write_table(out, "Locks", &heads, rows, places.rules.len())?;
+    let shown = Shown {
+        what: TableKind::Locks,
+        title: "Locks",
+        is_always: true,
+        columns: &[],
+    };
+    write_columns(out, &Table::of(&RuleNow::all(places)), &shown)?;
     let keys = match daemon.locks.len() {
         1 => "1 key is known".into(),
         keys => format!("{keys} keys are known"),

@@ -46,6 +46,7 @@ use crate::state::values::{NamedRanges, NotOpened, Values};
 use crate::state::versions::{Settings, Source};
 
 pub(crate) use change::Unchanged;
+pub(crate) use held::LockCount;
 pub(crate) use rights::no_use;
 
 /// All that the server knows.

@@ -9,6 +9,7 @@
 mod brokers;
 mod columns;
 mod groups;
+mod locks;
 mod pools;
 mod regulators;
 
@@ -21,6 +22,7 @@ use rideau::{Histogram, Reason, Tally};
 pub(crate) use brokers::BrokerNow;
 pub(crate) use columns::{Columns, leads, on};
 pub(crate) use groups::GroupNow;
+pub(crate) use locks::RuleNow;
 pub(crate) use pools::{PoolNow, state};
 pub(crate) use regulators::RegulatorNow;
 

@@ -6,7 +6,6 @@
 mod apps;
 mod form;
 mod page;
-mod places;
 mod process;
 mod ranges;
 
@@ -22,7 +21,7 @@ use prometheus_client::registry::Registry;
 use crate::state::command_stats::Timing;
 use crate::state::daemon::Daemon;
 use crate::state::end::EndReason;
-use crate::view::facts::{BrokerNow, PoolNow, RegulatorNow};
+use crate::view::facts::{BrokerNow, PoolNow, RegulatorNow, RuleNow};
 use crate::view::tables;
 pub(crate) use form::Form;
 use page::Page;
@@ -67,7 +66,7 @@ impl Collector for Numbers {
         page.facts(&PoolNow::all(&places))?;
         page.facts(&BrokerNow::all(&places))?;
         page.facts(&RegulatorNow::all(&places))?;
-        places::locks(&mut page, &places, &self.daemon.locks)?;
+        page.facts(&RuleNow::counted(&self.daemon, false))?;
         ranges::ranges(&mut page, &places, &self.daemon.values)?;
         ranges::views(&mut page, &places, &self.daemon.values)?;
         apps::apps(&mut page, &self.daemon.apps, &self.daemon.config.load())?;

@@ -9,7 +9,6 @@ mod limits;
 mod page;
 mod past;
 mod people;
-mod places;
 mod ranges;
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -24,7 +23,7 @@ pub use page::{More, Page};
 use crate::state::daemon::Daemon;
 use crate::state::viewer::Viewer;
 use crate::view::facts::{
-    self, BrokerNow, Facts, GroupNow, PoolNow, RegulatorNow, Surface, in_unit, since_1970,
+    self, BrokerNow, Facts, GroupNow, PoolNow, RegulatorNow, RuleNow, Surface, in_unit, since_1970,
 };
 
 /// Rows below the names of their columns. New columns come only at the end.
@@ -178,6 +177,7 @@ impl TableKind {
             Self::Brokers => facts::columns::<BrokerNow>(is_wanted),
             Self::Regulators => facts::columns::<RegulatorNow>(is_wanted),
             Self::Groups => facts::columns::<GroupNow>(is_wanted),
+            Self::Locks => facts::columns::<RuleNow>(is_wanted),
             _ => Vec::new(),
         }
     }
@@ -196,7 +196,7 @@ pub fn table(daemon: &Daemon, what: TableKind, wanted: &TableQuery<'_>) -> Table
         TableKind::Groups => Table::of(&GroupNow::all(&daemon.places.load(), wanted.sight)),
         TableKind::Brokers => Table::of(&BrokerNow::all(&daemon.places.load())),
         TableKind::Regulators => Table::of(&RegulatorNow::all(&daemon.places.load())),
-        TableKind::Locks => places::locks(daemon),
+        TableKind::Locks => Table::of(&RuleNow::counted(daemon, true)),
         TableKind::Ranges => ranges::ranges(daemon),
         TableKind::Views => ranges::views(daemon, wanted.sight),
         TableKind::Apps => apps::apps(daemon, wanted.sight),
@@ -242,7 +242,7 @@ impl Table {
     }
 
     /// A row for each thing, with the columns that its facts have.
-    fn of<T: Facts>(all: &[T]) -> Self {
+    pub(crate) fn of<T: Facts>(all: &[T]) -> Self {
         let mut table = Self::new(&[]);
         table.columns = facts::columns::<T>(|surface| matches!(surface, Surface::Show { .. }));
         let row = |one: &T| {

@@ -88,11 +88,7 @@ const OVERVIEW: [(&str, &str, &[&str]); 8] = [
     ("POOLS", "pool", &[]),
     ("BROKERS", "broker", &[]),
     ("REGULATORS", "regulator", &[]),
-    (
-        "LOCKS",
-        "lock",
-        &["name", "per", "buckets", "keys", "held", "waiting", "full"],
-    ),
+    ("LOCKS", "lock", &[]),
     (
         "APPS",
         "app",

@@ -385,7 +385,7 @@ impl Daemon {
         }
         // All keys have to be looked at: only if it matters.
         if old.locks != new.locks {
-            let counts = self.lock_counts(&places.rules);
+            let counts = self.lock_counts(&places.rules, true);
             for (place, count) in places.rules.iter().zip(counts) {
                 let held = usize::try_from(count.held).unwrap_or(usize::MAX);
                 let waiting = count.waiting;

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use rideau_config::Buckets;
 use rideau_process::panics;
 use tokio::sync::broadcast::error::RecvError;
 
@@ -20,6 +21,8 @@ pub(crate) struct LockCount {
     pub(crate) keys: usize,
     pub(crate) held: u64,
     pub(crate) waiting: usize,
+    /// Keys of which no unit is left, as far as the rule alone says that.
+    pub(crate) full: usize,
 }
 
 impl Daemon {
@@ -70,16 +73,25 @@ impl Daemon {
         }
     }
 
-    /// The keys of each rule, counted.
-    pub(crate) fn lock_counts(&self, rules: &[Arc<RulePlace>]) -> Vec<LockCount> {
+    /// The keys of each rule, counted, and perhaps the asks that wait for them.
+    pub(crate) fn lock_counts(
+        &self,
+        rules: &[Arc<RulePlace>],
+        looks_at_queues: bool,
+    ) -> Vec<LockCount> {
         let mut counts = vec![LockCount::default(); rules.len()];
         for (key, held) in self.locks.all_held() {
-            let text = String::from_utf8_lossy(&key);
-            let rule = rules.iter().position(|place| place.rule.fits(&*text));
-            if let Some(count) = rule.map(|at| &mut counts[at]) {
-                count.keys += 1;
-                count.held += held;
+            let Some(at) = rules.iter().position(|place| place.rule.fits(&key)) else {
+                continue;
+            };
+            let (rule, count) = (&rules[at].rule, &mut counts[at]);
+            count.keys += 1;
+            count.held += held;
+            if looks_at_queues {
                 count.waiting += self.locks.waiting(&key);
+            }
+            if let Buckets::Fixed(buckets) = rule.buckets {
+                count.full += usize::from(held >= rule.per.saturating_mul(buckets));
             }
         }
         counts

@@ -9,9 +9,10 @@ use rideau_apps::AppShown;
 use rideau_core::apps::State;
 
 use super::HistoryRow;
-use crate::state::catalog::RulePlace;
 use crate::state::daemon::Daemon;
-use crate::view::facts::{BrokerNow, Facts, PoolNow, RegulatorNow, Surface, Value, in_unit};
+use crate::view::facts::{
+    BrokerNow, Facts, PoolNow, RegulatorNow, RuleNow, Surface, Value, in_unit,
+};
 
 /// What was read last.
 pub(super) struct Reader {
@@ -45,7 +46,7 @@ impl Reader {
         rows.extend(BrokerNow::all(&places).iter().map(|broker| self.of(broker)));
         let regulators = RegulatorNow::all(&places);
         rows.extend(regulators.iter().map(|one| self.of(one)));
-        rows.extend(places.rules.iter().map(|place| self.rule(place)));
+        rows.extend(RuleNow::all(&places).iter().map(|rule| self.of(rule)));
         let apps = daemon.apps.all();
         let shown = apps.iter().filter_map(|app| daemon.apps.shown(app));
         rows.extend(shown.map(|app| self.app(&app)));
@@ -117,23 +118,6 @@ impl Reader {
             kind: T::KIND.word,
             name,
             values,
-        }
-    }
-
-    fn rule(&mut self, place: &RulePlace) -> HistoryRow {
-        let of = format!("lock.{}", place.rule.pattern);
-        let refused = place.counts.refused();
-        let grants = self.grant_rate(&of, place.counts.acquired.load(Ordering::Relaxed));
-        HistoryRow {
-            kind: "lock",
-            name: place.rule.pattern.clone(),
-            values: vec![
-                ("grants_per_s".into(), grants),
-                (
-                    "refusals_per_s".into(),
-                    self.rate(&format!("{of}.full"), refused),
-                ),
-            ],
         }
     }
 

@@ -8,8 +8,7 @@ use rideau_apps::{Answered, App, AppShown, Apps};
 use rideau_config::Config;
 use rideau_core::apps::{Deploy, Leaving, State};
 
-use super::page::{Labels, Page};
-use super::places::tally;
+use super::page::{Labels, Page, tally};
 
 /// The states of a process, by their words.
 const STATES: [&str; 5] = ["starting", "ready", "disabled", "draining", "stopping"];

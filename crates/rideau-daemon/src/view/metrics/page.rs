@@ -6,9 +6,9 @@ use prometheus_client::encoding::{
     DescriptorEncoder, EncodeCounterValue, MetricEncoder, NoLabelSet,
 };
 use prometheus_client::metrics::MetricType;
-use rideau::Histogram;
+use rideau::{Histogram, Reason, Tally};
 
-use super::places::tally;
+use crate::state::answer;
 use crate::view::facts::{Columns, Facts, On, Surface, Value, on};
 
 /// The bounds that all histograms of waits share, in seconds.
@@ -18,6 +18,9 @@ pub(super) const BOUNDS: [f64; 15] = [
 
 /// What is below zero has no sum that only grows, and the format wants none.
 const SUMLESS: &str = "rideau_broker_relative_seconds";
+
+/// The words a take or an ask can be answered with, apart from `go`.
+const NOES: [&str; 5] = ["full", "shed", "timeout", "cancelled", "closed"];
 
 /// Labels and their values.
 pub(super) type Labels = Vec<(&'static str, String)>;
@@ -244,6 +247,23 @@ fn histogram(
     metric
         .encode_family(&labels)?
         .encode_histogram::<NoLabelSet>(sum, len, columns, None)
+}
+
+/// What became of the asks that came, by the word they were answered with.
+pub(super) fn tally(tally: &Tally) -> impl Iterator<Item = (&'static str, u64)> + use<> {
+    let mut noes = NOES.map(|word| (word, 0));
+    for reason in Reason::ALL {
+        let word = answer::word(reason);
+        if let Some((_, count)) = noes.iter_mut().find(|(known, _)| *known == word) {
+            *count += tally.shed[reason.index()];
+        }
+    }
+    for (word, count) in &mut noes {
+        if *word == "cancelled" {
+            *count += tally.cancelled;
+        }
+    }
+    [("go", tally.served)].into_iter().chain(noes)
 }
 
 /// A histogram on the shared bounds.

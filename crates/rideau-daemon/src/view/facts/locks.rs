@@ -1,0 +1,95 @@
+//! What there is to know of a rule for locks. How many keys there are, clients decide: so there
+//! is nothing of a single key.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use rideau_config::Buckets;
+
+use super::{Value, facts};
+use crate::state::catalog::{Catalog, RulePlace};
+use crate::state::daemon::{Daemon, LockCount};
+
+/// A rule at one moment.
+pub(crate) struct RuleNow {
+    place: Arc<RulePlace>,
+    counted: Option<Counted>,
+}
+
+/// What takes a look at the keys.
+struct Counted {
+    held: LockCount,
+    known: usize,
+}
+
+impl RuleNow {
+    /// Every rule, with what is counted anyway.
+    pub(crate) fn all(places: &Catalog) -> Vec<Self> {
+        let rules = places.rules.iter().map(|place| Self {
+            place: Arc::clone(place),
+            counted: None,
+        });
+        rules.collect()
+    }
+
+    /// Every rule, with what takes a look at each key that is held, and perhaps at its queue.
+    pub(crate) fn counted(daemon: &Daemon, looks_at_queues: bool) -> Vec<Self> {
+        let places = daemon.places.load();
+        let counts = daemon.lock_counts(&places.rules, looks_at_queues);
+        let mut all = Self::all(&places);
+        for (at, (rule, held)) in all.iter_mut().zip(counts).enumerate() {
+            let known = daemon.locks.keys_of(at);
+            rule.counted = Some(Counted { held, known });
+        }
+        all
+    }
+
+    fn held(&self) -> Option<&LockCount> {
+        self.counted.as_ref().map(|counted| &counted.held)
+    }
+
+    /// Only where the rule alone says how many units there are.
+    fn full_keys(&self) -> Option<usize> {
+        let is_fixed = self.place.rule.buckets != Buckets::Client;
+        self.held().filter(|_| is_fixed).map(|count| count.full)
+    }
+}
+
+fn load(count: &AtomicU64) -> u64 {
+    count.load(Ordering::Relaxed)
+}
+
+facts! { RuleNow: "lock" by "rule", joined { "requests": "What became of asks for units." };
+    name: Text, [NARROW, JSON.named("pattern")],
+        |it| &*it.place.rule.pattern, "The keys that it is for.";
+    per: Count, [NARROW, JSON], |it| it.place.rule.per, "Units of each bucket.";
+    buckets: Shape("any"), [BRIEF], |it| match it.place.rule.buckets {
+        Buckets::Client => Value::from("client"),
+        Buckets::Fixed(buckets) => Value::from(buckets),
+    }, "Buckets of each key, or client if the one that asks says how many.";
+    keys: Count|null, [BRIEF, GAUGE],
+        |it| it.held().map(|count| count.keys), "Keys of which units are held.";
+    held: Count|null, [BRIEF, GAUGE],
+        |it| it.held().map(|count| count.held), "Units that are held.";
+    waiting: Count|null, [BRIEF], |it| it.held().map(|count| count.waiting), "Asks that wait.";
+    full_keys: Count|null, [GAUGE], |it| it.full_keys(),
+        "Keys of which no unit is left, where the rule alone says how many there are.";
+    acquired: Count, [PAGE, JSON.named("go"), RATE.named("grants"),
+            COUNTER.named("requests").with(&[("outcome", "go")])],
+        |it| load(&it.place.counts.acquired), "Asks that got their units.";
+    full: Count, [NARROW, JSON, COUNTER.named("requests").with(&[("outcome", "full")])],
+        |it| load(&it.place.counts.full), "Asks that were refused at once.";
+    keys_max: Count, [SHOW], |it| it.place.rule.keys_max, "As many keys may be known.";
+    known: Count|null, [SHOW, GAUGE.named("known_keys")],
+        |it| it.counted.as_ref().map(|counted| counted.known),
+        "Keys that are known, also those that are not held any more.";
+    shed: Count, [SHOW, JSON, COUNTER.named("requests").with(&[("outcome", "shed")])],
+        |it| load(&it.place.counts.shed), "Asks that waited until a law let them go.";
+    timeout: Count, [SHOW, JSON, COUNTER.named("requests").with(&[("outcome", "timeout")])],
+        |it| load(&it.place.counts.timeout), "Asks that waited as long as they might.";
+    keys_refused: Count, [SHOW, JSON, COUNTER.named("requests").with(&[("outcome", "keys")])],
+        |it| load(&it.place.counts.keys_refused),
+        "Asks that were refused because there were too many keys.";
+    refused: Count, [RATE.named("refusals")],
+        |it| it.place.counts.refused(), "Asks that got no units.";
+}
