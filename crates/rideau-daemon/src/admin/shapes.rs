@@ -6,7 +6,9 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::view::facts::{About, BrokerNow, Facts, GroupNow, PoolNow, RegulatorNow, RuleNow, Type};
+use crate::view::facts::{
+    About, BrokerNow, Facts, GroupNow, PoolNow, RangeNow, RegulatorNow, RuleNow, Type, ViewNow,
+};
 
 /// Every shape.
 #[rustfmt::skip]
@@ -99,13 +101,11 @@ const ALL: &[(&str, &str)] = &[
     ("Leased", "outcome:string ticket:string lead_us:integer waited_us:integer"),
     ("Placed", "outcome:string ticket:string address:string pid:integer waited_us:integer"),
     ("Ranges", "ranges:[Range]"),
-    ("Range", "name:string base:string used:string free:any reserved:integer quarantined:any \
-        detached:integer cooling:integer size:any given:integer none:integer|null \
-        p99_us:integer|null class:string|null hold:string|null state:string"),
+    ("Range", "@range"),
     ("RangeMore", "name:string base:string used:string free:any reserved:integer \
         quarantined:any detached:integer cooling:integer size:any state:string explain:string"),
     ("Views", "views:[View]"),
-    ("View", "name:string values:string size:any free:any quarantined:any held:any used:string"),
+    ("View", "@view"),
     ("Reserve", "prefer?:[string] ttl_ms?:integer keys?:[string] unique?:[string] data?:{any} \
         count?:integer partial?:boolean id?:string hint?:string wait_ms?:integer note?:string \
         async?:boolean"),
@@ -177,8 +177,10 @@ fn facts(kind: &str) -> Vec<(&'static str, &'static About)> {
         "broker" => all::<BrokerNow>(),
         "group" => all::<GroupNow>(),
         "pool" => all::<PoolNow>(),
+        "range" => all::<RangeNow>(),
         "regulator" => all::<RegulatorNow>(),
         "rule" => all::<RuleNow>(),
+        "view" => all::<ViewNow>(),
         _ => Vec::new(),
     }
 }

@@ -129,21 +129,13 @@ const AFTER_LOCKS: [Shown; 4] = [
         what: TableKind::Ranges,
         title: "Ranges",
         is_always: false,
-        columns: &[
-            "name",
-            "base",
-            "size",
-            "free",
-            "reserved",
-            "quarantined",
-            "state",
-        ],
+        columns: &[],
     },
     Shown {
         what: TableKind::Views,
         title: "Views",
         is_always: false,
-        columns: &["name", "values", "size", "free", "quarantined", "held"],
+        columns: &[],
     },
     Shown {
         what: TableKind::Apps,

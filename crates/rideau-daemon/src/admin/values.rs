@@ -8,7 +8,10 @@ use serde_json::{Map, Value as Json, json};
 
 use super::asks::{AWAITS, NONE, Words, json_of, run_values};
 use super::request::{AdminRequest, Answer, HttpError, ok, with_status};
-use crate::view::tables::{self, TableKind, TableQuery};
+use super::shown::object;
+use crate::view::explain::explain;
+use crate::view::facts::{RangeNow, ViewNow};
+use crate::view::tables;
 
 /// What can be said with a reserve.
 #[derive(Deserialize)]
@@ -209,35 +212,30 @@ pub(super) async fn lookup_key(visit: AdminRequest) -> Answer {
 }
 
 pub(super) async fn ranges(visit: AdminRequest) -> Answer {
-    let wanted = TableQuery {
-        sight: visit.sight(),
-        ..TableQuery::default()
-    };
-    let table = tables::table(visit.daemon(), TableKind::Ranges, &wanted);
-    ok(&json!({ "ranges": table.json() }))
+    let all = RangeNow::all(visit.daemon(), true).into_iter();
+    let all = all.filter(|range| visit.sight().sees("range", range.name()));
+    let all: Vec<_> = all
+        .take(tables::COUNT)
+        .map(|range| object(&range))
+        .collect();
+    ok(&json!({ "ranges": all }))
 }
 
 pub(super) async fn views(visit: AdminRequest) -> Answer {
-    let wanted = TableQuery {
-        sight: visit.sight(),
-        ..TableQuery::default()
-    };
-    let table = tables::table(visit.daemon(), TableKind::Views, &wanted);
-    ok(&json!({ "views": table.json() }))
+    let daemon = visit.daemon();
+    let all = ViewNow::all(&daemon.places.load(), &daemon.values, visit.sight());
+    let all: Vec<_> = all.iter().take(tables::COUNT).map(object).collect();
+    ok(&json!({ "views": all }))
 }
 
 pub(super) async fn one_range(visit: AdminRequest) -> Answer {
-    let name = visit.name("name");
-    let wanted = TableQuery {
-        name: Some(name),
-        sight: visit.sight(),
-        ..TableQuery::default()
-    };
-    let table = tables::table(visit.daemon(), TableKind::Ranges, &wanted).json();
-    let explained =
-        crate::view::explain::explain(visit.daemon(), &format!("range:{name}"), visit.sight());
-    match (table.get(0).cloned(), explained) {
-        (Some(mut shown), Some(explained)) => {
+    let (name, sight) = (visit.name("name"), visit.sight());
+    let mut all = RangeNow::all(visit.daemon(), true).into_iter();
+    let found = all.find(|range| range.name() == name && sight.sees("range", name));
+    let explained = explain(visit.daemon(), &format!("range:{name}"), sight);
+    match (found, explained) {
+        (Some(range), Some(explained)) => {
+            let mut shown = object(&range);
             shown["explain"] = explained.text.into();
             ok(&shown)
         }

@@ -11,6 +11,7 @@ mod columns;
 mod groups;
 mod locks;
 mod pools;
+mod ranges;
 mod regulators;
 
 use std::borrow::Cow;
@@ -24,6 +25,7 @@ pub(crate) use columns::{Columns, leads, on};
 pub(crate) use groups::GroupNow;
 pub(crate) use locks::RuleNow;
 pub(crate) use pools::{PoolNow, state};
+pub(crate) use ranges::{RangeNow, ViewNow};
 pub(crate) use regulators::RegulatorNow;
 
 /// Something that has numbers, at one moment.
@@ -160,10 +162,9 @@ pub(crate) struct On {
     pub surface: Surface,
     /// Its name there, if it has another one.
     name: Option<&'static str>,
-    /// Labels of the metric: facts of one name differ in them.
+    /// Labels of the metric: facts of one name differ in them. A star stands for the names of
+    /// counts.
     pub labels: &'static [(&'static str, &'static str)],
-    /// The label that has the names of counts.
-    pub by: &'static str,
 }
 
 impl On {
@@ -187,7 +188,6 @@ impl On {
             surface,
             name: None,
             labels: &[],
-            by: "",
         }
     }
 
@@ -204,15 +204,9 @@ impl On {
         self
     }
 
-    /// The metric has these labels.
+    /// The metric has these labels, with a star for the names of its counts.
     pub(crate) const fn with(mut self, labels: &'static [(&'static str, &'static str)]) -> Self {
         self.labels = labels;
-        self
-    }
-
-    /// The names of its counts are values of this label.
-    pub(crate) const fn by(mut self, label: &'static str) -> Self {
-        self.by = label;
         self
     }
 

@@ -7,7 +7,6 @@ mod apps;
 mod form;
 mod page;
 mod process;
-mod ranges;
 
 use std::fmt;
 use std::sync::Arc;
@@ -21,7 +20,9 @@ use prometheus_client::registry::Registry;
 use crate::state::command_stats::Timing;
 use crate::state::daemon::Daemon;
 use crate::state::end::EndReason;
-use crate::view::facts::{BrokerNow, PoolNow, RegulatorNow, RuleNow};
+use crate::state::values::Values;
+use crate::state::viewer::Viewer;
+use crate::view::facts::{BrokerNow, PoolNow, RangeNow, RegulatorNow, RuleNow, ViewNow};
 use crate::view::tables;
 pub(crate) use form::Form;
 use page::Page;
@@ -67,8 +68,10 @@ impl Collector for Numbers {
         page.facts(&BrokerNow::all(&places))?;
         page.facts(&RegulatorNow::all(&places))?;
         page.facts(&RuleNow::counted(&self.daemon, false))?;
-        ranges::ranges(&mut page, &places, &self.daemon.values)?;
-        ranges::views(&mut page, &places, &self.daemon.values)?;
+        let values = &self.daemon.values;
+        page.facts(&RangeNow::all(&self.daemon, false))?;
+        page.facts(&ViewNow::all(&places, values, Viewer::ALL))?;
+        store(&mut page, values)?;
         apps::apps(&mut page, &self.daemon.apps, &self.daemon.config.load())?;
         process::encode(&mut page, self.daemon.started)
     }
@@ -207,6 +210,20 @@ fn counts(page: &mut Page<'_, '_>, daemon: &Daemon) -> fmt::Result {
         "rideau_config_generation",
         "How often the config was changed since the start",
         changes as f64,
+    )
+}
+
+/// What all ranges have in common.
+fn store(page: &mut Page<'_, '_>, values: &Values) -> fmt::Result {
+    page.gauge(
+        "rideau_range_waiting",
+        "How many wait for a value of any range",
+        values.ranges.waiting().0 as f64,
+    )?;
+    page.gauge(
+        "rideau_range_store_failed",
+        "Whether the store has failed and no range answers any more",
+        f64::from(u8::from(values.ranges.failed().is_some())),
     )
 }
 

@@ -9,7 +9,6 @@ mod limits;
 mod page;
 mod past;
 mod people;
-mod ranges;
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -23,7 +22,8 @@ pub use page::{More, Page};
 use crate::state::daemon::Daemon;
 use crate::state::viewer::Viewer;
 use crate::view::facts::{
-    self, BrokerNow, Facts, GroupNow, PoolNow, RegulatorNow, RuleNow, Surface, in_unit, since_1970,
+    self, BrokerNow, Facts, GroupNow, PoolNow, RangeNow, RegulatorNow, RuleNow, Surface, ViewNow,
+    in_unit, since_1970,
 };
 
 /// Rows below the names of their columns. New columns come only at the end.
@@ -178,6 +178,8 @@ impl TableKind {
             Self::Regulators => facts::columns::<RegulatorNow>(is_wanted),
             Self::Groups => facts::columns::<GroupNow>(is_wanted),
             Self::Locks => facts::columns::<RuleNow>(is_wanted),
+            Self::Ranges => facts::columns::<RangeNow>(is_wanted),
+            Self::Views => facts::columns::<ViewNow>(is_wanted),
             _ => Vec::new(),
         }
     }
@@ -197,8 +199,11 @@ pub fn table(daemon: &Daemon, what: TableKind, wanted: &TableQuery<'_>) -> Table
         TableKind::Brokers => Table::of(&BrokerNow::all(&daemon.places.load())),
         TableKind::Regulators => Table::of(&RegulatorNow::all(&daemon.places.load())),
         TableKind::Locks => Table::of(&RuleNow::counted(daemon, true)),
-        TableKind::Ranges => ranges::ranges(daemon),
-        TableKind::Views => ranges::views(daemon, wanted.sight),
+        TableKind::Ranges => Table::of(&RangeNow::all(daemon, true)),
+        TableKind::Views => {
+            let places = daemon.places.load();
+            Table::of(&ViewNow::all(&places, &daemon.values, wanted.sight))
+        }
         TableKind::Apps => apps::apps(daemon, wanted.sight),
         TableKind::Processes => apps::processes(daemon),
         TableKind::Requests => apps::requests(daemon, wanted.sight),

@@ -123,22 +123,7 @@ const OVERVIEW: [(&str, &str, &[&str]); 8] = [
             "cpu_us",
         ],
     ),
-    (
-        "RANGES",
-        "range",
-        &[
-            "name",
-            "used",
-            "free",
-            "reserved",
-            "quarantined",
-            "leases_s",
-            "ending_1h",
-            "none",
-            "p99_us",
-            "state",
-        ],
-    ),
+    ("RANGES", "range", &[]),
     ("VIEWS", "view", &[]),
 ];
 

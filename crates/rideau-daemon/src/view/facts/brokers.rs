@@ -100,14 +100,14 @@ facts! { BrokerNow: "broker" by "broker", joined {
         |it| refused(&it.stats.asks), "Asks that were not matched, but those that withdrew.";
     shed: Count, [RATE.named("refusals")],
         |it| it.stats.asks.shed_total(), "Asks that were not matched.";
-    drops: Counts, [COUNTER.with(&[("side", "ask")]).by("cause")],
+    drops: Counts, [COUNTER.with(&[("side", "ask"), ("cause", "*")])],
         |it| drops(&it.stats.asks), "Asks that were refused or shed.";
     offers_came: Count, [SHOW], |it| it.stats.offers.came, "Offers that came.";
     offers_refused: Count, [SHOW],
         |it| refused(&it.stats.offers), "Offers that were not matched, but those that withdrew.";
     offers_shed: Count, [RATE.named("offer_refusals")],
         |it| it.stats.offers.shed_total(), "Offers that were not matched.";
-    drops: Counts, [COUNTER.with(&[("side", "offer")]).by("cause")],
+    drops: Counts, [COUNTER.with(&[("side", "offer"), ("cause", "*")])],
         |it| drops(&it.stats.offers), "Offers that were refused or shed.";
     refused_by: Text, [BRIEF],
         |it| reasons(&it.stats.asks), "Why asks were refused, the commonest reason first.";

@@ -118,7 +118,7 @@ facts! { PoolNow: "pool" by "pool", joined {
         "How long the longest holder has held its member.";
     oldest_holder: Text|null, [BRIEF],
         |it| it.oldest().and_then(|holder| holder.note.as_deref()), "What that holder said of itself.";
-    takes: Tally, [JSON, COUNTER.by("outcome")], |it| &it.stats.takes, "What became of takes.";
+    takes: Tally, [JSON, COUNTER.with(&[("outcome", "*")])], |it| &it.stats.takes, "What became of takes.";
     came: Count, [SHOW], |it| it.stats.takes.came, "Takes that came.";
     served: Count, [SHOW, RATE.named("grants")],
         |it| it.stats.takes.served, "Takes that got a member.";
@@ -131,7 +131,7 @@ facts! { PoolNow: "pool" by "pool", joined {
         |it| it.stats.starts_failed, "Starts of members that failed or took too long.";
     starting_goes: Text, [JSON],
         |it| it.circuit(), "Closed if starts go well, failing if the last ones did not, or open.";
-    retired: Counts, [JSON, COUNTER.named("members_ended").by("cause")],
+    retired: Counts, [JSON, COUNTER.named("members_ended").with(&[("cause", "*")])],
         |it| it.retired(), "Members that ended.";
     generation: Count, [JSON], |it| it.stats.generation, "How often all members were replaced.";
     is_paused: Flag, [JSON, GAUGE.named("paused")],

@@ -95,7 +95,7 @@ facts! { RegulatorNow: "regulator" by "regulator", joined {
         |it| &it.stats.asks.waits, "How long asks waited that got a lease.";
     hold_p50_us: Span, [BRIEF],
         |it| it.stats.leases.held.quantile(0.5), "Half of the leases were held no longer.";
-    ask: Tally, [JSON, COUNTER.named("asks").by("outcome")],
+    ask: Tally, [JSON, COUNTER.named("asks").with(&[("outcome", "*")])],
         |it| &it.stats.asks, "What became of asks.";
     came: Count, [BRIEF], |it| it.stats.asks.came, "Asks that came.";
     granted: Count, [BRIEF, RATE.named("grants")],

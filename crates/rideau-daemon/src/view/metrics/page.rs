@@ -60,14 +60,13 @@ impl<'a, 'e> Page<'a, 'e> {
             let name = format!("rideau_{}_{family}", T::KIND.word);
             let help = T::KIND.help(&family, &fact.about);
             let mut metric = self.family(&name, help, kind(surface))?;
-            let (own, others) = rest.into_iter().partition(|(known, ..)| *known == family);
+            let (same, others): (Vec<_>, _) =
+                rest.into_iter().partition(|(known, ..)| *known == family);
             rest = others;
-            let own: Vec<_> = own;
             for one in all {
-                let called = one.called();
-                for (_, on, fact) in &own {
-                    let labels = labels(T::KIND.label, &called, on);
-                    encode(&mut metric, on, &labels, &(fact.value)(one))?;
+                let own = (T::KIND.label, one.called());
+                for (_, on, fact) in &same {
+                    encode(&mut metric, on, &own, &(fact.value)(one))?;
                 }
             }
         }
@@ -179,26 +178,24 @@ const fn kind(surface: Surface) -> MetricType {
     }
 }
 
-fn labels(label: &'static str, name: &str, on: &On) -> Labels {
-    let more = on.labels.iter();
-    let more = more.map(|(label, value)| (*label, (*value).to_owned()));
-    std::iter::once((label, name.to_owned()))
-        .chain(more)
-        .collect()
+/// The labels of one series; a star is one of those that a fact counts.
+fn labels(own: &(&'static str, String), on: &On, star: &str) -> Labels {
+    let more = on.labels.iter().map(|(label, value)| {
+        let value = if *value == "*" { star } else { value };
+        (*label, value.to_owned())
+    });
+    std::iter::once(own.clone()).chain(more).collect()
 }
 
 /// Write what a fact is worth. One without a value has no series.
 fn encode(
     metric: &mut MetricEncoder<'_>,
     on: &On,
-    labels: &Labels,
+    own: &(&'static str, String),
     value: &Value<'_>,
 ) -> fmt::Result {
-    let by = |name: &str| {
-        let by = (!on.by.is_empty()).then(|| (on.by, name.to_owned()));
-        labels.iter().cloned().chain(by).collect::<Labels>()
-    };
-    let mut number = |labels: &Labels, value: f64, count: Option<u64>| {
+    let mut number = |star: &str, value: f64, count: Option<u64>| {
+        let labels = labels(own, on, star);
         let labels = labels.as_slice();
         let mut metric = metric.encode_family(&labels)?;
         match (on.surface, count) {
@@ -210,26 +207,31 @@ fn encode(
         }
     };
     match value {
-        Value::Count(count) => number(labels, *count as f64, Some(*count)),
-        Value::Flag(is) => number(labels, f64::from(u8::from(*is)), None),
-        Value::Ratio(ratio) => number(labels, *ratio, None),
-        Value::Span(span) => number(labels, span.as_secs_f64(), None),
-        Value::Size(size) => number(labels, size.to_f64(), None),
+        Value::Count(count) => number("", *count as f64, Some(*count)),
+        Value::Flag(is) => number("", f64::from(u8::from(*is)), None),
+        Value::Ratio(ratio) => number("", *ratio, None),
+        Value::Span(span) => number("", span.as_secs_f64(), None),
+        Value::Size(size) => number("", size.to_f64(), None),
         Value::Counts(counts) => {
             let mut counts = counts.iter();
-            counts.try_for_each(|(name, count)| number(&by(name), *count as f64, Some(*count)))
+            counts.try_for_each(|(name, count)| number(name, *count as f64, Some(*count)))
         }
         Value::Tally(asks) => {
             let mut outcomes = tally(asks);
-            outcomes.try_for_each(|(name, count)| number(&by(name), count as f64, Some(count)))
+            outcomes.try_for_each(|(name, count)| number(name, count as f64, Some(count)))
         }
         Value::Spans(spans) => {
             let columns = shared(spans);
-            histogram(metric, labels, spans.sum().as_secs_f64(), &columns)
+            histogram(
+                metric,
+                &labels(own, on, ""),
+                spans.sum().as_secs_f64(),
+                &columns,
+            )
         }
-        Value::Columns(all) => all
-            .iter()
-            .try_for_each(|Columns { of, sum, counts }| histogram(metric, &by(of), *sum, counts)),
+        Value::Columns(all) => all.iter().try_for_each(|Columns { of, sum, counts }| {
+            histogram(metric, &labels(own, on, of), *sum, counts)
+        }),
         Value::None | Value::Instant(_) | Value::Text(_) | Value::Names(_) | Value::Json(_) => {
             Ok(())
         }
