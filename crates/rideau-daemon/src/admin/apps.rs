@@ -6,15 +6,15 @@ use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 
 use axum::http::StatusCode;
-use rideau_apps::{App, AppLine, AppShown, Apps, ProcessShown};
+use rideau_apps::{App, AppLine, Apps};
 use rideau_config::label::Label;
-use rideau_core::apps::{Leaving, ProcessId, Restart, State};
+use rideau_core::apps::{ProcessId, Restart};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::request::{AdminRequest, Answer, HttpError, ok};
-use super::shown::{micros, spans, tally};
-use crate::state::viewer::Viewer;
+use super::shown::object;
+use crate::view::facts::AppNow;
 
 /// Lines of a log, unless one asks for fewer or more.
 const LINES: usize = 100;
@@ -52,11 +52,8 @@ pub(super) async fn apps(visit: AdminRequest) -> Answer {
 
 /// The applications that one may see.
 pub(super) fn all(visit: &AdminRequest) -> Vec<Value> {
-    let (apps, sight) = (&visit.daemon().apps, visit.sight());
-    let all = apps.all();
-    let seen = all.iter().filter(|app| sight.sees("app", &app.name));
-    seen.filter_map(|app| Some(shown(app, &apps.shown(app)?, sight)))
-        .collect()
+    let all = AppNow::all(&visit.daemon().apps, visit.sight());
+    all.iter().map(object).collect()
 }
 
 /// One application with its processes, what they serve, and why one waits.
@@ -64,18 +61,11 @@ pub(super) async fn one_app(visit: AdminRequest) -> Answer {
     let app = find(&visit)?;
     let apps = &visit.daemon().apps;
     apps.look_at_usage(&app).await;
-    let found = apps.shown(&app).ok_or_else(|| gone(&app.name))?;
-    let mut more = shown(&app, &found, visit.sight());
-    let sees_output = visit.sight().sees_output("app", &app.name);
-    let processes = found.processes.iter();
-    let processes: Vec<_> = processes.map(|one| process(one, sees_output)).collect();
-    more["processes"] = processes.into();
+    let found = AppNow::of(apps, &app, visit.sight()).ok_or_else(|| gone(&app.name))?;
+    let mut more = object(&found);
+    more["processes"] = found.processes().map(|one| object(&one)).collect();
     more["explain"] = apps.explain(&app).join("\n").into();
-    more["report"] = found
-        .report
-        .as_ref()
-        .filter(|_| sees_output)
-        .map_or(Value::Null, |report| json!(**report));
+    more["report"] = json!(found.report());
     ok(&more)
 }
 
@@ -202,86 +192,6 @@ fn note(visit: &AdminRequest, app: &App, text: String) {
     let by = Some(visit.by());
     let events = &visit.daemon().events;
     events.add_app(&app.name, &text, String::new(), by);
-}
-
-fn shown(app: &App, found: &AppShown, sight: Viewer<'_>) -> Value {
-    let stats = &found.stats;
-    let count = |wanted: fn(State) -> bool| {
-        let states = stats.processes.iter().map(|process| process.state);
-        states.filter(|state| wanted(*state)).count()
-    };
-    let left = Leaving::ALL.into_iter();
-    let left: Map<_, _> = left
-        .map(|why| (why.word().to_owned(), stats.left[why.index()].into()))
-        .collect();
-    let answered: Map<_, _> = app
-        .counts
-        .classes()
-        .into_iter()
-        .map(|class| (class.code.to_owned(), class.count.into()))
-        .collect();
-    let errors = app.counts.refusals().filter(|(_, count)| *count > 0);
-    let errors: Map<_, _> = errors
-        .map(|(word, count)| (word.to_owned(), count.into()))
-        .collect();
-    let failing = stats
-        .failing
-        .map(|(count, wait)| json!({ "failures": count, "retry_after_us": micros(wait) }));
-    let report = found.report.as_ref();
-    let report = report.filter(|_| sight.sees_output("app", &app.name));
-    json!({
-        "name": *found.name,
-        "state": found.state(),
-        "ready": count(|state| state == State::Ready),
-        "disabled": count(|state| state == State::Disabled),
-        "starting": count(|state| state == State::Starting),
-        "leaving": count(|state| matches!(state, State::Draining(_) | State::Stopping(_))),
-        "max": found.max,
-        "sessions": stats.sessions,
-        "waiting": stats.waiting,
-        "oldest_wait_us": micros(stats.oldest),
-        "ask": tally(&stats.tally),
-        "answered": answered,
-        "errors": errors,
-        "finished": stats.finished,
-        "cold": stats.cold,
-        "starts": stats.starts,
-        "starts_failed": stats.start_failures,
-        "start": spans(&stats.start_times),
-        "left": left,
-        "generation": stats.generation,
-        "failing": failing,
-        "why": report.map(|report| &report.summary),
-    })
-}
-
-/// What it serves tells as much as its log.
-fn process(process: &ProcessShown, sees_output: bool) -> Value {
-    let stats = &process.stats;
-    json!({
-        "id": stats.process.0,
-        "pid": process.pid,
-        "state": stats.state.word(),
-        "why": why(stats.state),
-        "generation": stats.generation,
-        "sessions": stats.sessions,
-        "upgrades": stats.upgrades,
-        "finished": stats.finished,
-        "age_us": micros(stats.age),
-        "unused_us": micros(stats.unused),
-        "memory": stats.memory,
-        "cpu_us": micros(process.processor),
-        "address": process.address,
-        "requests": sees_output.then_some(&process.requests),
-    })
-}
-
-/// Why it goes, if it does.
-const fn why(state: State) -> Option<&'static str> {
-    match state {
-        State::Draining(why) | State::Stopping(why) => Some(why.word()),
-        State::Starting | State::Ready | State::Disabled => None,
-    }
 }
 
 fn line(line: &AppLine) -> Value {

@@ -7,7 +7,8 @@
 use serde_json::{Map, Value, json};
 
 use crate::view::facts::{
-    About, BrokerNow, Facts, GroupNow, PoolNow, RangeNow, RegulatorNow, RuleNow, Type, ViewNow,
+    About, AppNow, BrokerNow, Facts, GroupNow, PoolNow, ProcessNow, RangeNow, RegulatorNow,
+    RuleNow, Type, ViewNow,
 };
 
 /// Every shape.
@@ -40,17 +41,11 @@ const ALL: &[(&str, &str)] = &[
     ("Apps", "apps:[App] processes:integer max:integer headroom:integer starved:integer \
         policy:string|null losses:{number} what_if:[WhatIf]"),
     ("WhatIf", "max:integer loss:number"),
-    ("App", "name:string state:string ready:integer disabled:integer starting:integer \
-        leaving:integer max:integer|null sessions:integer waiting:integer oldest_wait_us:integer \
-        ask:Tally answered:{integer} errors:{integer} finished:integer cold:integer \
-        starts:integer starts_failed:integer start:Spans left:{integer} generation:integer \
-        failing:Failing|null why:string|null"),
+    ("App", "@app"),
     ("Failing", "failures:integer retry_after_us:integer"),
     ("AppMore", "name:string state:string sessions:integer waiting:integer ask:Tally \
         processes:[Process] explain:string report:any"),
-    ("Process", "id:integer pid:integer|null state:string why:string|null generation:integer \
-        sessions:integer upgrades:integer finished:integer age_us:integer unused_us:integer \
-        memory:integer cpu_us:integer address:string|null requests:[AppRequest]|null"),
+    ("Process", "@process"),
     ("AppRequest", "method:string path:string client:string|null age_ms:integer"),
     ("AppLog", "lines:[AppLine]"),
     ("AppLine", "serial:integer at_ms:integer process:integer stream:string text:string"),
@@ -174,9 +169,11 @@ fn facts(kind: &str) -> Vec<(&'static str, &'static About)> {
         all.filter_map(|fact| Some((fact.key()?, fact))).collect()
     }
     match kind {
+        "app" => all::<AppNow>(),
         "broker" => all::<BrokerNow>(),
         "group" => all::<GroupNow>(),
         "pool" => all::<PoolNow>(),
+        "process" => all::<ProcessNow>(),
         "range" => all::<RangeNow>(),
         "regulator" => all::<RegulatorNow>(),
         "rule" => all::<RuleNow>(),

@@ -387,7 +387,7 @@ fn fact_json(value: Fact<'_>, key: &str) -> Value {
 }
 
 /// What became of the asks that came.
-pub(super) fn tally(tally: &Tally) -> Value {
+fn tally(tally: &Tally) -> Value {
     let refused = Reason::ALL.into_iter();
     let refused = refused.map(|reason| (reason.word(), tally.shed[reason.index()]));
     let refused = refused.filter(|(_, count)| *count > 0);
@@ -403,7 +403,7 @@ pub(super) fn tally(tally: &Tally) -> Value {
     })
 }
 
-pub(super) fn spans(spans: &Histogram) -> Value {
+fn spans(spans: &Histogram) -> Value {
     json!({
         "count": spans.len(),
         "p50_us": micros(spans.quantile(0.5)),
@@ -413,7 +413,7 @@ pub(super) fn spans(spans: &Histogram) -> Value {
     })
 }
 
-pub(super) fn micros(span: Duration) -> u64 {
+fn micros(span: Duration) -> u64 {
     u64::try_from(span.as_micros()).unwrap_or(u64::MAX)
 }
 

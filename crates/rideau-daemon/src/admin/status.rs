@@ -141,16 +141,7 @@ const AFTER_LOCKS: [Shown; 4] = [
         what: TableKind::Apps,
         title: "Applications",
         is_always: false,
-        columns: &[
-            "name",
-            "state",
-            "ready",
-            "sessions",
-            "waiting",
-            "wait_p99_us",
-            "finished",
-            "why",
-        ],
+        columns: &[],
     },
     Shown {
         what: TableKind::Holders,

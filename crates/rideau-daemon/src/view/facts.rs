@@ -6,6 +6,7 @@
 //! needs, such as colours and widths, is there. Names are written as they are on the wire, with
 //! their unit, so that a search finds the row; metrics have a unit of their own.
 
+mod apps;
 mod brokers;
 mod columns;
 mod groups;
@@ -20,6 +21,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use rideau::allocator::Size;
 use rideau::{Histogram, Reason, Tally};
 
+pub(crate) use apps::{AppNow, ProcessNow};
 pub(crate) use brokers::BrokerNow;
 pub(crate) use columns::{Columns, leads, on};
 pub(crate) use groups::GroupNow;

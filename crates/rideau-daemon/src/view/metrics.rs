@@ -22,7 +22,7 @@ use crate::state::daemon::Daemon;
 use crate::state::end::EndReason;
 use crate::state::values::Values;
 use crate::state::viewer::Viewer;
-use crate::view::facts::{BrokerNow, PoolNow, RangeNow, RegulatorNow, RuleNow, ViewNow};
+use crate::view::facts::{AppNow, BrokerNow, PoolNow, RangeNow, RegulatorNow, RuleNow, ViewNow};
 use crate::view::tables;
 pub(crate) use form::Form;
 use page::Page;
@@ -72,7 +72,8 @@ impl Collector for Numbers {
         page.facts(&RangeNow::all(&self.daemon, false))?;
         page.facts(&ViewNow::all(&places, values, Viewer::ALL))?;
         store(&mut page, values)?;
-        apps::apps(&mut page, &self.daemon.apps, &self.daemon.config.load())?;
+        page.facts(&AppNow::all(&self.daemon.apps, Viewer::ALL))?;
+        apps::room(&mut page, &self.daemon.apps, &self.daemon.config.load())?;
         process::encode(&mut page, self.daemon.started)
     }
 }

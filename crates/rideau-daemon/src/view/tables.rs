@@ -4,11 +4,11 @@
 //! Times are whole microseconds (`_us`), ages seconds (`_s`), instants
 //! milliseconds since 1970 (`_ms`).
 
-mod apps;
 mod limits;
 mod page;
 mod past;
 mod people;
+mod requests;
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -22,8 +22,8 @@ pub use page::{More, Page};
 use crate::state::daemon::Daemon;
 use crate::state::viewer::Viewer;
 use crate::view::facts::{
-    self, BrokerNow, Facts, GroupNow, PoolNow, RangeNow, RegulatorNow, RuleNow, Surface, ViewNow,
-    in_unit, since_1970,
+    self, AppNow, BrokerNow, Facts, GroupNow, PoolNow, ProcessNow, RangeNow, RegulatorNow, RuleNow,
+    Surface, ViewNow, in_unit, since_1970,
 };
 
 /// Rows below the names of their columns. New columns come only at the end.
@@ -180,6 +180,8 @@ impl TableKind {
             Self::Locks => facts::columns::<RuleNow>(is_wanted),
             Self::Ranges => facts::columns::<RangeNow>(is_wanted),
             Self::Views => facts::columns::<ViewNow>(is_wanted),
+            Self::Apps => facts::columns::<AppNow>(is_wanted),
+            Self::Processes => facts::columns::<ProcessNow>(is_wanted),
             _ => Vec::new(),
         }
     }
@@ -204,9 +206,12 @@ pub fn table(daemon: &Daemon, what: TableKind, wanted: &TableQuery<'_>) -> Table
             let places = daemon.places.load();
             Table::of(&ViewNow::all(&places, &daemon.values, wanted.sight))
         }
-        TableKind::Apps => apps::apps(daemon, wanted.sight),
-        TableKind::Processes => apps::processes(daemon),
-        TableKind::Requests => apps::requests(daemon, wanted.sight),
+        TableKind::Apps => Table::of(&AppNow::all(&daemon.apps, wanted.sight)),
+        TableKind::Processes => {
+            let apps = AppNow::all(&daemon.apps, wanted.sight);
+            Table::of(&apps.iter().flat_map(AppNow::processes).collect::<Vec<_>>())
+        }
+        TableKind::Requests => requests::table(daemon, wanted.sight),
         TableKind::Clients => people::clients(daemon, wanted),
         TableKind::Sessions => people::sessions(daemon, wanted),
         TableKind::Holders => people::holders(daemon, wanted),

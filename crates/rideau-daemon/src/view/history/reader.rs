@@ -4,14 +4,13 @@ use std::collections::HashMap;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use rideau::{Histogram, Tally};
-use rideau_apps::AppShown;
-use rideau_core::apps::State;
+use rideau::Histogram;
 
 use super::HistoryRow;
 use crate::state::daemon::Daemon;
+use crate::state::viewer::Viewer;
 use crate::view::facts::{
-    BrokerNow, Facts, PoolNow, RegulatorNow, RuleNow, Surface, Value, in_unit,
+    AppNow, BrokerNow, Facts, PoolNow, RegulatorNow, RuleNow, Surface, Value, in_unit,
 };
 
 /// What was read last.
@@ -47,9 +46,8 @@ impl Reader {
         let regulators = RegulatorNow::all(&places);
         rows.extend(regulators.iter().map(|one| self.of(one)));
         rows.extend(RuleNow::all(&places).iter().map(|rule| self.of(rule)));
-        let apps = daemon.apps.all();
-        let shown = apps.iter().filter_map(|app| daemon.apps.shown(app));
-        rows.extend(shown.map(|app| self.app(&app)));
+        let apps = AppNow::all(&daemon.apps, Viewer::ALL);
+        rows.extend(apps.iter().map(|app| self.of(app)));
         rows.sort_by(|one, other| (one.kind, &one.name).cmp(&(other.kind, &other.name)));
         rows.insert(0, self.server(daemon));
         // Names come and go: now and then all begin again.
@@ -119,51 +117,6 @@ impl Reader {
             name,
             values,
         }
-    }
-
-    fn app(&mut self, app: &AppShown) -> HistoryRow {
-        let stats = &app.stats;
-        let of = format!("app.{}", app.name);
-        let grants = self.grant_rate(&of, stats.tally.served);
-        let (p50, p99) = self.quantiles(&of, &stats.tally.waits);
-        let count = |state: State| {
-            let all = stats.processes.iter();
-            all.filter(|process| process.state == state).count() as f64
-        };
-        HistoryRow {
-            kind: "app",
-            name: app.name.to_string(),
-            values: vec![
-                ("ready".into(), count(State::Ready)),
-                ("starting".into(), count(State::Starting)),
-                ("processes".into(), stats.processes.len() as f64),
-                ("held".into(), stats.sessions as f64),
-                ("waiting".into(), stats.waiting as f64),
-                ("oldest_wait_us".into(), stats.oldest.as_micros() as f64),
-                ("grants_per_s".into(), grants),
-                (
-                    "refusals_per_s".into(),
-                    self.refusal_rate(&of, &stats.tally),
-                ),
-                (
-                    "starts_per_s".into(),
-                    self.rate(&format!("{of}.starts"), stats.starts),
-                ),
-                ("wait_p50_us".into(), p50),
-                ("wait_p99_us".into(), p99),
-            ],
-        }
-    }
-
-    fn grant_rate(&mut self, of: &str, served: u64) -> f64 {
-        let rate = self.rate(&format!("{of}.grants"), served);
-        self.grants += rate;
-        rate
-    }
-
-    fn refusal_rate(&mut self, of: &str, tally: &Tally) -> f64 {
-        let shed = tally.shed.iter().sum();
-        self.rate(&format!("{of}.refusals"), shed)
     }
 
     /// How fast a counter grows; nothing the first time it is seen.

@@ -123,24 +123,6 @@ impl<'a, 'e> Page<'a, 'e> {
         Ok(())
     }
 
-    /// Several histograms of one name.
-    pub(super) fn histograms<'h>(
-        &mut self,
-        name: &str,
-        help: &str,
-        rows: impl IntoIterator<Item = (Labels, &'h Histogram)>,
-    ) -> fmt::Result {
-        let mut metric = self.family(name, help, MetricType::Histogram)?;
-        for (labels, histogram) in rows {
-            let labels = labels.as_slice();
-            let (sum, buckets) = (histogram.sum().as_secs_f64(), shared(histogram));
-            metric
-                .encode_family(&labels)?
-                .encode_histogram::<NoLabelSet>(sum, histogram.len(), &buckets, None)?;
-        }
-        Ok(())
-    }
-
     /// Several histograms of one name that were counted in columns: what all of
     /// them took, and how many took so long.
     pub(super) fn columns(
@@ -252,7 +234,7 @@ fn histogram(
 }
 
 /// What became of the asks that came, by the word they were answered with.
-pub(super) fn tally(tally: &Tally) -> impl Iterator<Item = (&'static str, u64)> + use<> {
+fn tally(tally: &Tally) -> impl Iterator<Item = (&'static str, u64)> + use<> {
     let mut noes = NOES.map(|word| (word, 0));
     for reason in Reason::ALL {
         let word = answer::word(reason);

@@ -1,0 +1,239 @@
+//! What there is to know of an application, and of a process.
+
+use std::cell::OnceCell;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rideau_apps::{Answered, App, AppShown, Apps, ProcessShown};
+use rideau_core::apps::{Deploy, Leaving, State};
+use serde_json::{Value as Json, json};
+
+use super::{Columns, facts, in_unit};
+use crate::state::viewer::Viewer;
+
+/// The states of a process, by their words.
+const STATES: [&str; 5] = ["starting", "ready", "disabled", "draining", "stopping"];
+
+/// An application at one moment, as a user sees it.
+pub(crate) struct AppNow {
+    app: Arc<App>,
+    shown: AppShown,
+    /// What its programs said may be told.
+    sees_output: bool,
+    answered: OnceCell<Vec<Answered>>,
+}
+
+impl AppNow {
+    pub(crate) fn of(apps: &Apps, app: &Arc<App>, sight: Viewer<'_>) -> Option<Self> {
+        Some(Self {
+            shown: apps.shown(app)?,
+            sees_output: sight.sees_output("app", &app.name),
+            app: Arc::clone(app),
+            answered: OnceCell::new(),
+        })
+    }
+
+    /// The applications that one may see.
+    pub(crate) fn all(apps: &Apps, sight: Viewer<'_>) -> Vec<Self> {
+        let all = apps.all();
+        let seen = all.iter().filter(|app| sight.sees("app", &app.name));
+        seen.filter_map(|app| Self::of(apps, app, sight)).collect()
+    }
+
+    /// Its processes.
+    pub(crate) fn processes(&self) -> impl Iterator<Item = ProcessNow> {
+        self.shown.processes.iter().map(|shown| ProcessNow {
+            app: Arc::clone(&self.shown.name),
+            shown: shown.clone(),
+            sees_output: self.sees_output,
+        })
+    }
+
+    /// Why its last start failed, for a user that may read that.
+    pub(crate) fn report(&self) -> Option<&rideau_process::StartReport> {
+        let report = self.shown.report.as_deref();
+        report.filter(|_| self.sees_output)
+    }
+
+    fn count(&self, wanted: impl Fn(State) -> bool) -> usize {
+        let states = self.shown.stats.processes.iter();
+        states.filter(|process| wanted(process.state)).count()
+    }
+
+    fn by_state(&self) -> Vec<(&'static str, u64)> {
+        let count = |word: &'static str| (word, self.count(|state| state.word() == word) as u64);
+        STATES.map(count).to_vec()
+    }
+
+    fn memory(&self) -> u64 {
+        let processes = self.shown.stats.processes.iter();
+        processes.map(|process| process.memory).sum()
+    }
+
+    fn places(&self) -> usize {
+        let ready = self.count(|state| state == State::Ready);
+        ready * self.app.config.load().options.concurrency
+    }
+
+    fn answered(&self) -> &[Answered] {
+        self.answered.get_or_init(|| self.app.counts.classes())
+    }
+
+    fn codes(&self) -> Vec<(&'static str, u64)> {
+        let classes = self.answered().iter();
+        classes.map(|class| (class.code, class.count)).collect()
+    }
+
+    fn took(&self) -> Vec<Columns> {
+        let classes = self.answered().iter().map(|class| Columns {
+            of: class.code.into(),
+            sum: class.sum,
+            counts: class.columns.clone(),
+        });
+        classes.collect()
+    }
+
+    fn errors(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        self.app.counts.refusals()
+    }
+
+    fn left(&self) -> Vec<(&'static str, u64)> {
+        let left = &self.shown.stats.left;
+        Leaving::ALL
+            .map(|why| (why.word(), left[why.index()]))
+            .to_vec()
+    }
+
+    fn is_broken(&self) -> bool {
+        let failing = self.shown.stats.failing;
+        failing.is_some_and(|(_, wait)| wait > Duration::ZERO)
+    }
+
+    fn failing(&self) -> Option<Json> {
+        let (failures, wait) = self.shown.stats.failing?;
+        let wait = in_unit(wait, "retry_after_us");
+        Some(json!({ "failures": failures, "retry_after_us": wait }))
+    }
+}
+
+facts! { AppNow: "app" by "app", joined { "spawns": "Starts of processes." };
+    name: Text, [NARROW, JSON], |it| &*it.shown.name, "Its name.";
+    state: Text, [NARROW, JSON], |it| it.shown.state(), "One word for how it is.";
+    ready: Count, [NARROW],
+        |it| it.count(|state| matches!(state, State::Ready | State::Disabled)),
+        "Processes that have started and do not end.";
+    ready: Count, [JSON, HISTORY],
+        |it| it.count(|state| state == State::Ready), "Processes that serve.";
+    disabled: Count, [JSON],
+        |it| it.count(|state| state == State::Disabled), "Processes that get no more requests.";
+    starting: Count, [BRIEF, JSON, HISTORY],
+        |it| it.count(|state| state == State::Starting), "Processes that start.";
+    leaving: Count, [SHOW, JSON],
+        |it| it.count(|state| matches!(state, State::Draining(_) | State::Stopping(_))),
+        "Processes on their way out.";
+    processes: Count, [HISTORY], |it| it.shown.stats.processes.len(), "All its processes.";
+    processes: Counts, [GAUGE.with(&[("state", "*")])],
+        |it| it.by_state(), "Processes, also those on their way out.";
+    memory: Bytes, [GAUGE],
+        |it| it.memory(), "What its processes use of memory, with all they have started.";
+    cpu_us: Span, [COUNTER], |it| it.app.processor(),
+        "Processor time that its processes used, with all they have started.";
+    max: Count|null, [SHOW, JSON],
+        |it| it.shown.max, "As many processes it may have, if that is limited for it alone.";
+    sessions: Count, [NARROW, JSON, HISTORY.named("held"), GAUGE],
+        |it| it.shown.stats.sessions, "Requests that are being served.";
+    places: Count, [GAUGE], |it| it.places(),
+        "Requests that its ready processes serve at a time, if there are as many.";
+    waiting: Count, [NARROW, JSON, HISTORY, GAUGE.named("queue_length")],
+        |it| it.shown.stats.waiting, "Requests that wait for a place.";
+    oldest_wait_us: Span, [BRIEF, JSON, HISTORY, GAUGE],
+        |it| it.shown.stats.oldest, "How long the oldest waiting ask has waited.";
+    wait_p99_us: Span, [PAGE],
+        |it| it.shown.stats.tally.waits.quantile(0.99), "99 of 100 requests waited no longer.";
+    wait: Spans, [HISTORY, HISTOGRAM.named("queue")],
+        |it| &it.shown.stats.tally.waits, "How long requests waited that got a place.";
+    answered: Counts, [JSON, COUNTER.named("requests").with(&[("code", "*")])],
+        |it| it.codes(), "Requests that the application answered.";
+    request_seconds: Columns, [HISTOGRAM.with(&[("code", "*")])],
+        |it| it.took(), "From the grant of a place to the head of the answer.";
+    errors: Counts, [COUNTER.with(&[("error", "*")])], |it| it.errors().collect::<Vec<_>>(),
+        "Requests that the front answered instead, by X-Rideau-Error.";
+    errors: Counts, [JSON], |it| it.errors().filter(|(_, count)| *count > 0).collect::<Vec<_>>(),
+        "Requests that the front answered instead, by X-Rideau-Error.";
+    ask: Tally, [JSON, COUNTER.named("asks").with(&[("outcome", "*")])], |it| &it.shown.stats.tally,
+        "What became of asks for a place, of the front and of APP.GET.";
+    served: Count, [RATE.named("grants")],
+        |it| it.shown.stats.tally.served, "Asks that got a place.";
+    finished: Count, [NARROW, JSON], |it| it.shown.stats.finished, "Requests that are over.";
+    refused: Count, [BRIEF, RATE.named("refusals")],
+        |it| it.shown.stats.tally.shed_total(), "Asks that got no place.";
+    cold: Count, [SHOW, JSON, COUNTER.named("cold_starts")],
+        |it| it.shown.stats.cold, "Requests that waited for a start.";
+    starts: Count, [BRIEF, JSON, RATE, COUNTER.named("spawns").with(&[("outcome", "ok")])],
+        |it| it.shown.stats.starts, "Starts that went well.";
+    starts_failed: Count, [BRIEF, JSON, COUNTER.named("spawns").with(&[("outcome", "failed")])],
+        |it| it.shown.stats.start_failures, "Starts that did not.";
+    start_us: Span, [SHOW],
+        |it| it.shown.stats.start_time, "How long a start is expected to take.";
+    start: Spans, [JSON, HISTOGRAM.named("spawn")],
+        |it| &it.shown.stats.start_times, "How long starts took that went well.";
+    service_us: Span, [SHOW],
+        |it| it.shown.stats.service_time, "How long a request is expected to take.";
+    left: Counts, [JSON, COUNTER.named("exits").with(&[("cause", "*")])], |it| it.left(), "Processes that went.";
+    generation: Count, [SHOW, JSON, GAUGE], |it| it.shown.stats.generation,
+        "The number of the code it is to run: one more with each restart.";
+    failures: Count, [GAUGE],
+        |it| it.shown.stats.failing.map_or(0, |(count, _)| count), "Starts that failed in a row.";
+    breaker_open: Flag, [GAUGE], |it| it.is_broken(),
+        "Whether no start is tried for a while, because the last ones failed.";
+    failing: Shape("Failing")|null, [JSON],
+        |it| it.failing(), "How many starts failed in a row, and when one is tried again.";
+    deploy_failed: Flag, [GAUGE], |it| it.shown.stats.deploy == Deploy::Failed,
+        "Whether new code does not start and the old goes on.";
+    why: Text|null, [NARROW, JSON],
+        |it| it.report().map(|report| &*report.summary), "Why its last start failed.";
+}
+
+/// A process at one moment, as a user sees it.
+pub(crate) struct ProcessNow {
+    app: Arc<str>,
+    shown: ProcessShown,
+    sees_output: bool,
+}
+
+impl ProcessNow {
+    /// Why it goes, if it does.
+    const fn why(&self) -> Option<&'static str> {
+        match self.shown.stats.state {
+            State::Draining(why) | State::Stopping(why) => Some(why.word()),
+            State::Starting | State::Ready | State::Disabled => None,
+        }
+    }
+
+    fn pid(&self) -> Option<u64> {
+        self.shown.pid.map(|pid| i64::from(pid).unsigned_abs())
+    }
+}
+
+facts! { ProcessNow: "process" by "process", joined {};
+    name: Text, [BRIEF], |it| &*it.app, "The application that it belongs to.";
+    id: Count, [SHOW, JSON], |it| it.shown.stats.process.0, "Its number here.";
+    pid: Count|null, [BRIEF, JSON], |it| it.pid(), "Its number in the system, once it is ready.";
+    state: Text, [BRIEF, JSON], |it| it.shown.stats.state.word(), "One word for how it is.";
+    why: Text|null, [JSON], |it| it.why(), "Why it goes, if it does.";
+    generation: Count, [BRIEF, JSON], |it| it.shown.stats.generation, "The code that it runs.";
+    sessions: Count, [BRIEF, JSON], |it| it.shown.stats.sessions, "Requests that it serves.";
+    upgrades: Count, [SHOW, JSON],
+        |it| it.shown.stats.upgrades, "Those of them that became another protocol.";
+    finished: Count, [BRIEF, JSON], |it| it.shown.stats.finished, "Requests that are over.";
+    age_us: Span, [BRIEF, JSON], |it| it.shown.stats.age, "How old it is.";
+    unused_us: Span, [BRIEF, JSON], |it| it.shown.stats.unused, "How long it has served nothing.";
+    memory: Bytes, [BRIEF, JSON],
+        |it| it.shown.stats.memory, "What it uses of memory, with all it has started.";
+    cpu_us: Span, [BRIEF, JSON],
+        |it| it.shown.processor, "Processor time that it used, with all it has started.";
+    address: Text|null, [SHOW, JSON], |it| it.shown.address.as_deref(), "Where it is reached.";
+    requests: Shape("[AppRequest]")|null, [JSON],
+        |it| it.sees_output.then(|| json!(it.shown.requests)),
+        "What it serves now, for users that may read its log, which tells as much.";
+}
