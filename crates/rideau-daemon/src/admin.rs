@@ -45,8 +45,8 @@ use crate::net::tls;
 use crate::net::tls_files::renewed;
 use crate::state::daemon::Daemon;
 use crate::state::reserve::Reserve;
+use crate::view::facts::Limit;
 use crate::view::history::History;
-use crate::view::metrics::Counted;
 use auth::Known;
 use entrance::Entrance;
 use rideau_apps::{IoTimeout, bind};
@@ -374,18 +374,33 @@ impl Admin {
         })
     }
 
-    /// The limits of this side, for the metrics.
-    fn counted(&self) -> Vec<Counted> {
-        let counts = [
-            ("http_connections", &self.counts.connections),
-            ("http_watchers", &self.counts.watchers),
-            ("http_body", &self.counts.body),
-        ];
-        let counted = counts.map(|(limit, count)| Counted {
-            limit,
-            count: count.load(Ordering::Relaxed),
-        });
-        counted.into()
+    /// The limits of this side, which no config changes.
+    fn limits(&self) -> [Limit; 3] {
+        let used = |max: usize, free: &Semaphore| max.saturating_sub(free.available_permits());
+        let connections = used(HTTP_CONNECTIONS_MAX, &self.connections);
+        let watchers = used(WATCHERS_MAX, &self.watchers);
+        let Counts {
+            connections: refused,
+            watchers: unwatched,
+            body,
+        } = &self.counts;
+        [
+            (
+                "http_connections",
+                HTTP_CONNECTIONS_MAX,
+                Some(connections),
+                refused,
+            ),
+            ("http_watchers", WATCHERS_MAX, Some(watchers), unwatched),
+            ("http_body", self.body_max(), None, body),
+        ]
+        .map(|(name, max, now, refused)| Limit {
+            name,
+            max: max as u64,
+            now: now.map(|now| now as u64),
+            refused: refused.load(Ordering::Relaxed),
+            is_config: false,
+        })
     }
 
     /// Bytes of a body: as many as a command may have.

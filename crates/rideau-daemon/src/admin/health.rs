@@ -37,12 +37,12 @@ pub(super) fn full(why: &str) -> Response {
 /// All numbers, for Prometheus.
 pub(super) async fn metrics(visit: AdminRequest) -> Answer {
     visit.sees_all("the numbers of everything")?;
-    let counted = visit.admin.counted();
+    let limits = visit.admin.limits().to_vec();
     let daemon = visit.daemon().clone();
     daemon.apps.look_at_all_usage().await;
     // With many keys it takes a while, and no other task is to wait for that.
     let form = metrics::Form::accepted(&visit.accept);
-    let text = away(move || metrics::render(&daemon, counted, form)).await?;
+    let text = away(move || metrics::render(&daemon, limits, form)).await?;
     let kind = [
         (header::CONTENT_TYPE, form.content_type()),
         (header::VARY, "Accept"),

@@ -6,9 +6,10 @@
 
 use serde_json::{Map, Value, json};
 
+use crate::state::refusal_log::Dropped;
 use crate::view::facts::{
-    About, AppNow, BrokerNow, Facts, GroupNow, PoolNow, ProcessNow, RangeNow, RegulatorNow,
-    RuleNow, Type, ViewNow,
+    About, AppNow, BrokerNow, ClientNow, Facts, GroupNow, HolderNow, Limit, PoolNow, ProcessNow,
+    RangeNow, RegulatorNow, RuleNow, SessionNow, Type, ViewNow,
 };
 
 /// Every shape.
@@ -51,20 +52,15 @@ const ALL: &[(&str, &str)] = &[
     ("AppLine", "serial:integer at_ms:integer process:integer stream:string text:string"),
     ("RestartApp", "how?:string"),
     ("Clients", "clients:[Client] total:integer cursor:string|null"),
-    ("Client", "id:integer name:string user:string address:string age_ms:integer idle_ms:integer \
-        last:string commands:integer held:integer is_waiting:boolean is_in_session:boolean \
-        protocol:integer library:string advice:string|null"),
+    ("Client", "@client"),
     ("Sessions", "sessions:[SessionRow] total:integer cursor:string|null"),
-    ("SessionRow", "id:string name:string user:string attached:integer held:integer \
-        left_ms:integer|null"),
+    ("SessionRow", "@session"),
     ("Holders", "holders:[Holding] total:integer cursor:string|null"),
-    ("Holding", "ticket:string kind:string name:string value:string held_us:integer \
-        note:string|null is_waiting:boolean holder:string user:string connection:integer|null"),
+    ("Holding", "@holder"),
     ("Drops", "drops:[Drop] total:integer cursor:string|null"),
-    ("Drop", "id:string at_ms:integer kind:string name:string reason:string waited_us:integer \
-        len:integer why:string"),
+    ("Drop", "@drop"),
     ("Limits", "limits:[Limit]"),
-    ("Limit", "name:string max:integer now:integer|null refused:integer"),
+    ("Limit", "@limit"),
     ("Explained", "id:string kind:string text:string about:{any}"),
     ("History", "names:[string] series:{any} step_ms:integer"),
     ("Resize", "init?:integer max?:integer"),
@@ -171,12 +167,17 @@ fn facts(kind: &str) -> Vec<(&'static str, &'static About)> {
     match kind {
         "app" => all::<AppNow>(),
         "broker" => all::<BrokerNow>(),
+        "client" => all::<ClientNow>(),
+        "drop" => all::<Dropped>(),
         "group" => all::<GroupNow>(),
+        "holder" => all::<HolderNow>(),
+        "limit" => all::<Limit>(),
         "pool" => all::<PoolNow>(),
         "process" => all::<ProcessNow>(),
         "range" => all::<RangeNow>(),
         "regulator" => all::<RegulatorNow>(),
         "rule" => all::<RuleNow>(),
+        "session" => all::<SessionNow>(),
         "view" => all::<ViewNow>(),
         _ => Vec::new(),
     }

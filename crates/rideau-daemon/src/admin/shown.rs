@@ -2,10 +2,9 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, UNIX_EPOCH};
+use std::time::Duration;
 
 use rideau::{Histogram, Reason, Tally};
-use rideau_config::HTTP_CONNECTIONS_MAX;
 use serde_json::{Map, Value, json};
 
 use super::apps;
@@ -13,15 +12,15 @@ use super::health::away;
 use super::request::{AdminRequest, Answer, HttpError, ok};
 use crate::state::catalog::NamedPool;
 use crate::state::clients::ClientCard;
-use crate::state::daemon::Daemon;
 use crate::state::lease_table::LeaseRow;
 use crate::state::refusal_log::Dropped;
 use crate::state::sessions::SessionRow;
 use crate::view::explain;
 use crate::view::facts::{
-    BrokerNow, Facts, GroupNow, PoolNow, RegulatorNow, RuleNow, Value as Fact, in_unit, since_1970,
+    BrokerNow, ClientNow, Facts, GroupNow, HolderNow, Limit, PoolNow, RegulatorNow, RuleNow,
+    SessionNow, Value as Fact, in_unit, since_1970,
 };
-use crate::view::tables::{self, Page};
+use crate::view::tables::Page;
 
 /// Rows of a page, unless one asks for fewer or more.
 const ROWS: usize = 1_000;
@@ -161,36 +160,9 @@ fn see_clients(visit: &AdminRequest) -> Answer {
     all.retain(|card| visit.sight().sees_holder(&card.card.lock()));
     let total = all.len();
     let key = |card: &Arc<ClientCard>| card.id.into();
-    let (shown, cursor) = page(visit, ROWS, all, key, |card| client(daemon, card))?;
+    let show = |card: &Arc<ClientCard>| object(&ClientNow::of(daemon, card));
+    let (shown, cursor) = page(visit, ROWS, all, key, show)?;
     ok(&json!({ "clients": shown, "total": total, "cursor": cursor }))
-}
-
-/// A connection.
-fn client(daemon: &Daemon, card: &ClientCard) -> Value {
-    let holder = Arc::clone(&card.card.lock());
-    let (library, version) = card.library.lock().clone();
-    let age = millis(card.since.elapsed());
-    let foreign = card.foreign_releases.load(Ordering::Relaxed);
-    let advice = (foreign > 0).then_some(
-        "It releases what other connections took: open a SESSION, or use a dedicated connection.",
-    );
-    let held = daemon.lease_table.count(*card.holder.lock());
-    json!({
-        "id": card.id,
-        "name": *holder.name.lock(),
-        "user": *holder.user,
-        "address": card.address,
-        "age_ms": age,
-        "idle_ms": age.saturating_sub(card.heard_ms.load(Ordering::Relaxed)),
-        "last": daemon.last_command(card),
-        "commands": card.commands.load(Ordering::Relaxed),
-        "held": held,
-        "is_waiting": card.is_waiting.load(Ordering::Relaxed),
-        "is_in_session": card.session.lock().is_some(),
-        "protocol": if card.outbox.is_resp3() { 3 } else { 2 },
-        "library": format!("{library} {version}").trim(),
-        "advice": advice,
-    })
 }
 
 pub(super) async fn sessions(visit: AdminRequest) -> Answer {
@@ -202,20 +174,9 @@ fn see_sessions(visit: &AdminRequest) -> Answer {
     all.retain(|row| visit.sight().sees_holder(&row.card));
     let total = all.len();
     all.sort_unstable_by_key(SessionRow::key);
-    let (shown, cursor) = page(visit, ROWS, all, SessionRow::key, |row| session(visit, row))?;
+    let show = |row: &SessionRow| object(&SessionNow::of(visit.daemon(), row, visit.sight()));
+    let (shown, cursor) = page(visit, ROWS, all, SessionRow::key, show)?;
     ok(&json!({ "sessions": shown, "total": total, "cursor": cursor }))
-}
-
-/// A session.
-fn session(visit: &AdminRequest, row: &SessionRow) -> Value {
-    json!({
-        "id": visit.sight().ticket(row.ticket, &row.card),
-        "name": *row.card.name.lock(),
-        "user": *row.card.user,
-        "attached": row.attached,
-        "held": visit.daemon().lease_table.count(row.holder),
-        "left_ms": row.left.map(millis),
-    })
 }
 
 /// All that is held or waited for under a ticket, the longest first.
@@ -230,7 +191,8 @@ fn see_holders(visit: &AdminRequest) -> Answer {
     rows.retain(|row| is_of(row, of) && sight.sees(row.ticket.kind.word(), &row.name));
     rows.sort_unstable_by_key(LeaseRow::key);
     let total = rows.len();
-    let (shown, cursor) = page(visit, ROWS, rows, LeaseRow::key, |row| holding(visit, row))?;
+    let show = |row: &LeaseRow| object(&HolderNow::of(visit.daemon(), row, sight));
+    let (shown, cursor) = page(visit, ROWS, rows, LeaseRow::key, show)?;
     ok(&json!({ "holders": shown, "total": total, "cursor": cursor }))
 }
 
@@ -268,83 +230,21 @@ fn is_of(row: &LeaseRow, of: &str) -> bool {
     }
 }
 
-/// Something that is held or waited for.
-fn holding(visit: &AdminRequest, row: &LeaseRow) -> Value {
-    json!({
-        "ticket": visit.sight().ticket(row.ticket, &row.card),
-        "kind": row.ticket.kind.word(),
-        "name": row.name,
-        "value": row.value,
-        "held_us": micros(row.held),
-        "note": row.note,
-        "is_waiting": row.is_waiting,
-        "holder": *row.card.name.lock(),
-        "user": *row.card.user,
-        "connection": row.card.connection,
-    })
-}
-
 pub(super) async fn drops(visit: AdminRequest) -> Answer {
     let drops = &visit.daemon().drops;
     let sight = visit.sight();
     let mut newest = drops.newest(usize::MAX);
     newest.retain(|dropped| sight.sees(dropped.kind, &dropped.name));
     let key = |dropped: &Dropped| u128::from(u64::MAX - dropped.serial);
-    let (shown, cursor) = page(&visit, 100, newest, key, dropped)?;
+    let (shown, cursor) = page(&visit, 100, newest, key, object)?;
     ok(&json!({ "drops": shown, "total": drops.total(), "cursor": cursor }))
-}
-
-/// An ask that was refused.
-fn dropped(dropped: &Dropped) -> Value {
-    let at = dropped.at.duration_since(UNIX_EPOCH).unwrap_or_default();
-    json!({
-        "id": format!("d-{:x}", dropped.serial),
-        "at_ms": millis(at),
-        "kind": dropped.kind,
-        "name": dropped.name,
-        "reason": dropped.reason.word(),
-        "waited_us": micros(dropped.waited),
-        "len": dropped.len,
-        "why": dropped.why,
-    })
 }
 
 /// Every limit, how much of it is used, and how often a client met it.
 pub(super) async fn limits(visit: AdminRequest) -> Answer {
-    let limits = tables::limits(visit.daemon()).into_iter().map(|limit| {
-        let name = format!("limits.{}", limit.name);
-        json!({ "name": name, "max": limit.max, "now": limit.now, "refused": limit.refused })
-    });
-    let shown: Vec<_> = limits.chain(own_limits(&visit)).collect();
-    ok(&json!({ "limits": shown }))
-}
-
-/// The limits of the HTTP side, which no config changes.
-fn own_limits(visit: &AdminRequest) -> [Value; 3] {
-    let admin = &visit.admin;
-    let now = |most: usize, left: usize| most.saturating_sub(left);
-    let rows = [
-        (
-            "http_connections",
-            HTTP_CONNECTIONS_MAX,
-            Some(now(
-                HTTP_CONNECTIONS_MAX,
-                admin.connections.available_permits(),
-            )),
-            &admin.counts.connections,
-        ),
-        (
-            "http_watchers",
-            super::WATCHERS_MAX,
-            Some(now(super::WATCHERS_MAX, admin.watchers.available_permits())),
-            &admin.counts.watchers,
-        ),
-        ("http_body", admin.body_max(), None, &admin.counts.body),
-    ];
-    rows.map(|(name, max, now, refused)| {
-        let refused = refused.load(Ordering::Relaxed);
-        json!({ "name": name, "max": max, "now": now, "refused": refused })
-    })
+    let mut all = Limit::all(visit.daemon());
+    all.extend(visit.admin.limits());
+    ok(&json!({ "limits": objects(&all) }))
 }
 
 /// All facts of a thing that the API has.

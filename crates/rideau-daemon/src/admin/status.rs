@@ -15,9 +15,12 @@ use super::health::away;
 use super::request::{AdminRequest, Answer};
 use crate::state::catalog::Catalog;
 use crate::state::daemon::Daemon;
+use crate::state::lease_table::LeaseRow;
 use crate::state::viewer::Viewer;
-use crate::view::facts::RuleNow;
-use crate::view::tables::{self, Cell, Page, Table, TableKind, TableQuery};
+use crate::view::facts::{
+    AppNow, BrokerNow, ClientNow, Facts, GroupNow, HolderNow, PoolNow, RangeNow, RegulatorNow,
+    RuleNow, Surface, Value, ViewNow, bare,
+};
 
 const STYLE: &str = include_str!("status.css");
 /// The page loads itself again this often, in seconds.
@@ -75,137 +78,81 @@ fn write_page(out: &mut String, visit: &AdminRequest) -> fmt::Result {
         daemon.counts.waiting.load(Ordering::Relaxed),
         daemon.drops.total(),
     )?;
-    for shown in &BEFORE_LOCKS {
-        write_shown(out, visit, shown)?;
-    }
+    let sight = visit.sight();
+    write_facts(out, "Pools", true, &PoolNow::all(&places))?;
+    let groups = GroupNow::all(&daemon.places.load(), sight);
+    write_facts(out, "Groups", false, &groups)?;
+    write_facts(out, "Brokers", true, &BrokerNow::all(&places))?;
+    write_facts(out, "Regulators", false, &RegulatorNow::all(&places))?;
     write_locks(out, daemon, &places)?;
-    for shown in &AFTER_LOCKS {
-        write_shown(out, visit, shown)?;
-    }
+    let mut ranges = RangeNow::all(daemon, false);
+    ranges.retain(|range| sight.sees("range", range.name()));
+    write_facts(out, "Ranges", false, &ranges)?;
+    let views = ViewNow::all(&daemon.places.load(), &daemon.values, sight);
+    write_facts(out, "Views", false, &views)?;
+    write_facts(
+        out,
+        "Applications",
+        false,
+        &AppNow::all(&daemon.apps, sight),
+    )?;
+    write_holders(out, daemon, sight)?;
     write_events(out, daemon, visit.sight())?;
     write_clients(out, daemon, visit.sight())?;
     write_next(out, &config.server, &places)?;
     out.write_str("</body></html>\n")
 }
 
-/// A table of `SHOW` with the columns that there is room for, in its words.
-struct Shown {
-    what: TableKind,
-    title: &'static str,
-    /// It is there even if it has no rows.
-    is_always: bool,
-    columns: &'static [&'static str],
-}
-
-const BEFORE_LOCKS: [Shown; 4] = [
-    Shown {
-        what: TableKind::Pools,
-        title: "Pools",
-        is_always: true,
-        columns: &[],
-    },
-    Shown {
-        what: TableKind::Groups,
-        title: "Groups",
-        is_always: false,
-        columns: &[],
-    },
-    Shown {
-        what: TableKind::Brokers,
-        title: "Brokers",
-        is_always: true,
-        columns: &[],
-    },
-    Shown {
-        what: TableKind::Regulators,
-        title: "Regulators",
-        is_always: false,
-        columns: &[],
-    },
-];
-
-const AFTER_LOCKS: [Shown; 4] = [
-    Shown {
-        what: TableKind::Ranges,
-        title: "Ranges",
-        is_always: false,
-        columns: &[],
-    },
-    Shown {
-        what: TableKind::Views,
-        title: "Views",
-        is_always: false,
-        columns: &[],
-    },
-    Shown {
-        what: TableKind::Apps,
-        title: "Applications",
-        is_always: false,
-        columns: &[],
-    },
-    Shown {
-        what: TableKind::Holders,
-        title: "Holders",
-        is_always: false,
-        columns: &[
-            "kind", "name", "state", "value", "held_us", "holder", "note",
-        ],
-    },
-];
-
-fn write_shown(out: &mut String, visit: &AdminRequest, shown: &Shown) -> fmt::Result {
-    let wanted = TableQuery {
-        page: Page {
-            count: usize::MAX,
-            ..Page::default()
-        },
-        sight: visit.sight(),
-        ..TableQuery::default()
-    };
-    let table = tables::table(visit.daemon(), shown.what, &wanted);
-    write_columns(out, &table, shown)
-}
-
-fn write_columns(out: &mut String, table: &Table, shown: &Shown) -> fmt::Result {
-    if table.rows.is_empty() && !shown.is_always {
+/// Things with the facts that there is room for.
+fn write_facts<T: Facts>(out: &mut String, title: &str, is_always: bool, all: &[T]) -> fmt::Result {
+    if all.is_empty() && !is_always {
         return Ok(());
     }
-    let mut columns = shown.what.on_page();
-    columns.extend(shown.columns);
-    let place = |wanted: &&str| table.columns.iter().position(|column| column == wanted);
-    let places: Vec<usize> = columns.iter().filter_map(place).collect();
-    let heads: Vec<String> = columns.iter().map(|column| head(column)).collect();
-    let heads: Vec<&str> = heads.iter().map(String::as_str).collect();
-    let rows = table.rows.iter().take(ROWS_MAX).map(|row| {
-        let cell = |at: &usize| cell(table.columns[*at], &row[*at]);
-        places.iter().map(cell).collect()
+    write_some(out, title, all, all.len())
+}
+
+/// The first of so many things.
+fn write_some<T: Facts>(out: &mut String, title: &str, some: &[T], total: usize) -> fmt::Result {
+    let is_on_page = |on: Surface| matches!(on, Surface::Show { is_on_page, .. } if is_on_page);
+    let facts = T::ALL.iter().filter_map(|fact| {
+        let column = fact.about.names(is_on_page).next()?;
+        Some((column, fact.value))
     });
-    write_table(out, shown.title, &heads, rows, table.rows.len())
+    let facts: Vec<_> = facts.collect();
+    let heads: Vec<String> = facts.iter().map(|(column, _)| head(column)).collect();
+    let heads: Vec<&str> = heads.iter().map(String::as_str).collect();
+    let rows = some.iter().take(ROWS_MAX);
+    let rows = rows.map(|one| facts.iter().map(|(_, value)| cell(&value(one))).collect());
+    write_table(out, title, &heads, rows, total)
 }
 
 /// The name of a column without its unit, which the cells have.
 fn head(column: &str) -> String {
-    column.trim_end_matches("_us").replace('_', " ")
+    match column {
+        "is_waiting" => String::new(),
+        column => bare(column).replace('_', " "),
+    }
 }
 
-fn cell(column: &str, cell: &Cell) -> String {
-    match cell {
-        Cell::Number(micros) if column.ends_with("_us") => {
-            Span::micros(micros.unsigned_abs()).to_string()
-        }
-        cell => cell.to_string(),
+fn cell(value: &Value<'_>) -> String {
+    match value {
+        Value::Count(count) => count.to_string(),
+        Value::Ratio(ratio) => ratio.to_string(),
+        Value::Span(span) => Span(*span).to_string(),
+        Value::Instant(at) => format!("{} ago", Span(at.elapsed().unwrap_or_default())),
+        Value::Text(text) => text.to_string(),
+        // The only one there is room for tells whether a command waits.
+        Value::Flag(is) => if *is { "waits" } else { "" }.into(),
+        Value::Names(names) => names.join(","),
+        Value::Size(size) => size.to_string(),
+        // What takes more than a cell is in no column.
+        _ => String::new(),
     }
 }
 
 /// From what is counted anyway: keys may be too many to look at all of them.
 fn write_locks(out: &mut String, daemon: &Daemon, places: &Catalog) -> fmt::Result {
-    let shown = Shown {
-        what: TableKind::Locks,
-        title: "Locks",
-        is_always: true,
-        columns: &[],
-    };
-    write_columns(out, &Table::of(&RuleNow::all(places)), &shown)?;
+    write_facts(out, "Locks", true, &RuleNow::all(places))?;
     let keys = match daemon.locks.len() {
         1 => "1 key is known".into(),
         keys => format!("{keys} keys are known"),
@@ -216,25 +163,24 @@ fn write_locks(out: &mut String, daemon: &Daemon, places: &Catalog) -> fmt::Resu
     )
 }
 
+fn write_holders(out: &mut String, daemon: &Daemon, sight: Viewer<'_>) -> fmt::Result {
+    let mut rows = daemon.lease_table.all();
+    rows.retain(|row| sight.sees(row.ticket.kind.word(), &row.name));
+    if rows.is_empty() {
+        return Ok(());
+    }
+    rows.sort_unstable_by_key(LeaseRow::key);
+    let some = rows.iter().take(ROWS_MAX);
+    let some: Vec<_> = some.map(|row| HolderNow::of(daemon, row, sight)).collect();
+    write_some(out, "Holders", &some, rows.len())
+}
+
 fn write_clients(out: &mut String, daemon: &Daemon, sight: Viewer<'_>) -> fmt::Result {
     let mut clients = daemon.clients.all();
     clients.retain(|card| sight.sees_holder(&card.card.lock()));
-    let rows = clients.iter().take(ROWS_MAX).map(|card| {
-        let holder = card.card.lock().clone();
-        let held = daemon.lease_table.count(*card.holder.lock());
-        let is_waiting = card.is_waiting.load(Ordering::Relaxed);
-        vec![
-            card.id.to_string(),
-            holder.name.lock().clone(),
-            holder.user.to_string(),
-            card.address.clone(),
-            Span(card.since.elapsed()).to_string(),
-            held.to_string(),
-            if is_waiting { "waits" } else { "" }.into(),
-        ]
-    });
-    let heads = ["id", "name", "user", "address", "age", "held", ""];
-    write_table(out, "Clients", &heads, rows, clients.len())
+    let some = clients.iter().take(ROWS_MAX);
+    let some: Vec<_> = some.map(|card| ClientNow::of(daemon, card)).collect();
+    write_some(out, "Clients", &some, clients.len())
 }
 
 fn write_events(out: &mut String, daemon: &Daemon, sight: Viewer<'_>) -> fmt::Result {

@@ -22,14 +22,15 @@ use crate::state::daemon::Daemon;
 use crate::state::end::EndReason;
 use crate::state::values::Values;
 use crate::state::viewer::Viewer;
-use crate::view::facts::{AppNow, BrokerNow, PoolNow, RangeNow, RegulatorNow, RuleNow, ViewNow};
-use crate::view::tables;
+use crate::view::facts::{
+    AppNow, BrokerNow, Limit, PoolNow, RangeNow, RegulatorNow, RuleNow, ViewNow,
+};
 pub(crate) use form::Form;
 use page::Page;
 use rideau_process::panics;
 
 /// All of the server's numbers as text.
-pub(crate) fn render(daemon: &Arc<Daemon>, more: Vec<Counted>, form: Form) -> String {
+pub(crate) fn render(daemon: &Arc<Daemon>, more: Vec<Limit>, form: Form) -> String {
     let mut registry = Registry::default();
     registry.register_collector(Box::new(Numbers {
         daemon: Arc::clone(daemon),
@@ -41,19 +42,10 @@ pub(crate) fn render(daemon: &Arc<Daemon>, more: Vec<Counted>, form: Form) -> St
     form.written(page::without_sums(&out))
 }
 
-/// Something that the server's front counts itself: the limit that was met, and
-/// how often.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Counted {
-    /// The limit.
-    pub limit: &'static str,
-    /// How often a client met it.
-    pub count: u64,
-}
-
 struct Numbers {
     daemon: Arc<Daemon>,
-    more: Vec<Counted>,
+    /// Limits of the front of the server, which counts them itself.
+    more: Vec<Limit>,
 }
 
 impl Collector for Numbers {
@@ -62,7 +54,8 @@ impl Collector for Numbers {
         server(&mut page, &self.daemon)?;
         commands(&mut page, &self.daemon)?;
         counts(&mut page, &self.daemon)?;
-        limits(&mut page, &self.daemon, &self.more)?;
+        let limits = Limit::all(&self.daemon);
+        page.facts(&[limits.as_slice(), &self.more].concat())?;
         let places = self.daemon.places.load();
         page.facts(&PoolNow::all(&places))?;
         page.facts(&BrokerNow::all(&places))?;
@@ -225,17 +218,5 @@ fn store(page: &mut Page<'_, '_>, values: &Values) -> fmt::Result {
         "rideau_range_store_failed",
         "Whether the store has failed and no range answers any more",
         f64::from(u8::from(values.ranges.failed().is_some())),
-    )
-}
-
-fn limits(page: &mut Page<'_, '_>, daemon: &Daemon, more: &[Counted]) -> fmt::Result {
-    let own = tables::limits(daemon).into_iter();
-    let own = own.map(|limit| (limit.name, limit.refused));
-    let more = more.iter().map(|counted| (counted.limit, counted.count));
-    page.counters(
-        "rideau_limits_refused",
-        "How often a client was turned away by a limit",
-        own.chain(more)
-            .map(|(limit, count)| (vec![("limit", limit.to_owned())], count)),
     )
 }

@@ -9,6 +9,7 @@ use rideau_process::panics;
 use crate::state::daemon::Daemon;
 use crate::state::end::EndReason;
 use crate::state::viewer::Viewer;
+use crate::view::facts::Limit;
 use crate::view::resources;
 use crate::view::tables::{self, Cell, Table, TableKind, TableQuery};
 
@@ -69,12 +70,12 @@ pub(crate) fn section(daemon: &Daemon, name: &str, sight: Viewer<'_>) -> Option<
         "cpu" => cpu(&mut page),
         "replication" => replication(&mut page),
         "stats" => stats(daemon, &mut page),
-        "pools" => page.table("pool", &of(TableKind::Pools), 1),
-        "brokers" => page.table("broker", &of(TableKind::Brokers), 1),
-        "regulators" => page.table("regulator", &of(TableKind::Regulators), 1),
+        "pools" => page.table("pool_", &of(TableKind::Pools)),
+        "brokers" => page.table("broker_", &of(TableKind::Brokers)),
+        "regulators" => page.table("regulator_", &of(TableKind::Regulators)),
         "locks" => locks(daemon, &mut page, &of(TableKind::Locks)),
         "ranges" => ranges(daemon, &mut page, &of(TableKind::Ranges)),
-        "apps" => page.table("app", &of(TableKind::Apps), 1),
+        "apps" => page.table("app_", &of(TableKind::Apps)),
         "sessions" => sessions(daemon, &mut page),
         "config" => config(daemon, &mut page),
         "limits" => limits(daemon, &mut page),
@@ -110,15 +111,15 @@ impl Page {
     }
 
     /// A line for each row, as `pool_pg-1:idle=1,held=9`. Texts that would
-    /// break it are left out.
-    fn table(&mut self, kind: &str, table: &Table, from: usize) {
+    /// break it are left out, and units.
+    fn table(&mut self, prefix: &str, table: &Table) {
         for row in &table.rows {
-            let pairs: Vec<_> = table.columns[from..]
-                .iter()
-                .zip(&row[from..])
+            let cells = table.columns.iter().zip(row).skip(1);
+            let pairs: Vec<_> = cells
+                .filter(|(column, _)| **column != "unit")
                 .filter_map(|(column, cell)| Some(format!("{column}={}", plain(cell)?)))
                 .collect();
-            self.line(&format!("{kind}_{}", row[0]), pairs.join(","));
+            self.line(&format!("{prefix}{}", row[0]), pairs.join(","));
         }
     }
 }
@@ -227,7 +228,7 @@ fn stats(daemon: &Daemon, page: &mut Page) {
 
 fn locks(daemon: &Daemon, page: &mut Page, rules: &Table) {
     page.line("lock_keys", daemon.locks.len());
-    page.table("lock", rules, 1);
+    page.table("lock_", rules);
 }
 
 fn ranges(daemon: &Daemon, page: &mut Page, all: &Table) {
@@ -240,7 +241,7 @@ fn ranges(daemon: &Daemon, page: &mut Page, all: &Table) {
     page.line("range_records", bytes.records_len);
     let memory = bytes.records + bytes.timers + bytes.free;
     page.line("range_memory_bytes", memory);
-    page.table("range", all, 1);
+    page.table("range_", all);
 }
 
 fn sessions(daemon: &Daemon, page: &mut Page) {
@@ -278,9 +279,5 @@ fn config(daemon: &Daemon, page: &mut Page) {
 }
 
 fn limits(daemon: &Daemon, page: &mut Page) {
-    for limit in tables::limits(daemon) {
-        let now = limit.now.map_or(String::new(), |now| format!(",now={now}"));
-        let value = format!("max={}{now},refused={}", limit.max, limit.refused);
-        page.line(limit.name, value);
-    }
+    page.table("", &Table::of(&Limit::all(daemon)));
 }

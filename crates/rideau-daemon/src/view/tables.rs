@@ -4,7 +4,7 @@
 //! Times are whole microseconds (`_us`), ages seconds (`_s`), instants
 //! milliseconds since 1970 (`_ms`).
 
-mod limits;
+mod config;
 mod page;
 mod past;
 mod people;
@@ -16,14 +16,13 @@ use rideau_config::label;
 use rideau_resp::Reply;
 use serde_json::{Map, Value};
 
-pub use limits::Limit;
 pub use page::{More, Page};
 
 use crate::state::daemon::Daemon;
 use crate::state::viewer::Viewer;
 use crate::view::facts::{
-    self, AppNow, BrokerNow, Facts, GroupNow, PoolNow, ProcessNow, RangeNow, RegulatorNow, RuleNow,
-    Surface, ViewNow, in_unit, since_1970,
+    self, AppNow, BrokerNow, Facts, GroupNow, Limit, PoolNow, ProcessNow, RangeNow, RegulatorNow,
+    RuleNow, Surface, ViewNow, in_unit, since_1970,
 };
 
 /// Rows below the names of their columns. New columns come only at the end.
@@ -159,29 +158,23 @@ impl TableKind {
         }
     }
 
-    /// The columns that the status page has room for.
-    pub(crate) fn on_page(self) -> Vec<&'static str> {
-        self.columns(|surface| matches!(surface, Surface::Show { is_on_page, .. } if is_on_page))
-    }
-
-    /// The columns that an overview has room for.
+    /// The columns that an overview has room for; none if it has no such table.
     pub fn in_overview(self) -> Vec<&'static str> {
-        self.columns(
-            |surface| matches!(surface, Surface::Show { is_in_overview, .. } if is_in_overview),
-        )
-    }
-
-    fn columns(self, is_wanted: fn(Surface) -> bool) -> Vec<&'static str> {
+        fn of<T: Facts>() -> Vec<&'static str> {
+            facts::columns::<T>(|surface| match surface {
+                Surface::Show { is_in_overview, .. } => is_in_overview,
+                _ => false,
+            })
+        }
         match self {
-            Self::Pools => facts::columns::<PoolNow>(is_wanted),
-            Self::Brokers => facts::columns::<BrokerNow>(is_wanted),
-            Self::Regulators => facts::columns::<RegulatorNow>(is_wanted),
-            Self::Groups => facts::columns::<GroupNow>(is_wanted),
-            Self::Locks => facts::columns::<RuleNow>(is_wanted),
-            Self::Ranges => facts::columns::<RangeNow>(is_wanted),
-            Self::Views => facts::columns::<ViewNow>(is_wanted),
-            Self::Apps => facts::columns::<AppNow>(is_wanted),
-            Self::Processes => facts::columns::<ProcessNow>(is_wanted),
+            Self::Pools => of::<PoolNow>(),
+            Self::Brokers => of::<BrokerNow>(),
+            Self::Regulators => of::<RegulatorNow>(),
+            Self::Locks => of::<RuleNow>(),
+            Self::Ranges => of::<RangeNow>(),
+            Self::Views => of::<ViewNow>(),
+            Self::Apps => of::<AppNow>(),
+            Self::Processes => of::<ProcessNow>(),
             _ => Vec::new(),
         }
     }
@@ -217,8 +210,8 @@ pub fn table(daemon: &Daemon, what: TableKind, wanted: &TableQuery<'_>) -> Table
         TableKind::Holders => people::holders(daemon, wanted),
         TableKind::Drops => past::drops(daemon),
         TableKind::Events => past::events(daemon, wanted.sight),
-        TableKind::Config => limits::config(daemon),
-        TableKind::Limits => limits::table(daemon),
+        TableKind::Config => config::table(daemon),
+        TableKind::Limits => Table::of(&Limit::all(daemon)),
     };
     if table.keys.len() != table.rows.len() {
         table.keys = (1..=table.rows.len() as u128).collect();
@@ -234,11 +227,6 @@ pub fn table(daemon: &Daemon, what: TableKind, wanted: &TableQuery<'_>) -> Table
         (more, format!("SHOW {what}{}", name.unwrap_or_default()))
     });
     table
-}
-
-/// How far what outsiders can fill is filled.
-pub fn limits(daemon: &Daemon) -> Vec<Limit> {
-    limits::all(daemon)
 }
 
 impl Table {

@@ -1,5 +1,6 @@
 //! The names that programs rely on: columns of `SHOW`, keys of JSON, properties of the OpenAPI
-//! document, metrics with their labels, series of the history, heads of the status page.
+//! document, metrics with their labels, series of the history, heads of the status page, columns
+//! of the command line's overview.
 //!
 //! They are compared with a stored copy, so that none changes unnoticed. `UPDATE_DOCS=1`
 //! writes the copy anew.
@@ -96,6 +97,10 @@ fn show(server: &Server, text: &mut String) {
         let table = tables::table(&server.daemon, what, &TableQuery::default());
         let columns: Vec<&str> = table.columns.to_vec();
         let _ = writeln!(text, "SHOW {}: {}", what.word(), columns.join(" "));
+        let columns = what.in_overview();
+        if !columns.is_empty() {
+            let _ = writeln!(text, "OVERVIEW {}: {}", what.word(), columns.join(" "));
+        }
     }
 }
 

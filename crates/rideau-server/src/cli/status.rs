@@ -82,17 +82,16 @@ const ROWS: &str = "10000";
 const NAMED: [&str; 6] = ["POOLS", "GROUPS", "BROKERS", "REGULATORS", "RANGES", "APPS"];
 /// How the server calls us.
 const NAME: &str = "rideau-cli";
-/// What an overview shows: what is asked for, how one is called, and which
-/// columns there is room for.
-const OVERVIEW: [(&str, &str, &[&str]); 8] = [
-    ("POOLS", "pool", &[]),
-    ("BROKERS", "broker", &[]),
-    ("REGULATORS", "regulator", &[]),
-    ("LOCKS", "lock", &[]),
-    ("APPS", "app", &[]),
-    ("PROCESSES", "process of", &[]),
-    ("RANGES", "range", &[]),
-    ("VIEWS", "view", &[]),
+/// What an overview shows, and how one is called.
+const OVERVIEW: [(TableKind, &str); 8] = [
+    (TableKind::Pools, "pool"),
+    (TableKind::Brokers, "broker"),
+    (TableKind::Regulators, "regulator"),
+    (TableKind::Locks, "lock"),
+    (TableKind::Apps, "app"),
+    (TableKind::Processes, "process of"),
+    (TableKind::Ranges, "range"),
+    (TableKind::Views, "view"),
 ];
 
 pub(crate) async fn status(words: &Status, manner: &Manner) -> Done {
@@ -176,23 +175,17 @@ impl Kind {
 async fn overview(mut wire: Wire, manner: &Manner) -> Done {
     let mut all = Map::new();
     let mut tables = Vec::new();
-    for (kind, title, columns) in OVERVIEW {
-        let mut columns = columns.to_vec();
-        columns.extend(
-            TableKind::of(kind.as_bytes())
-                .map(TableKind::in_overview)
-                .unwrap_or_default(),
-        );
+    for (what, title) in OVERVIEW {
         // A server may not have all of them.
-        let answer = pages::ask(&mut wire, &["SHOW", kind], ROWS_MAX).await?;
+        let answer = pages::ask(&mut wire, &["SHOW", what.word()], ROWS_MAX).await?;
         let answer = match show::good(answer) {
             Ok(answer) => answer,
-            Err(failure) if kind == OVERVIEW[0].0 => return Err(failure),
+            Err(failure) if what == OVERVIEW[0].0 => return Err(failure),
             Err(_) => continue,
         };
         if let Some(mut table) = Table::of(&answer) {
-            all.insert(kind.to_ascii_lowercase(), table.json());
-            table.pick(&columns, title);
+            all.insert(what.word().into(), table.json());
+            table.pick(&what.in_overview(), title);
             tables.push(table);
         }
     }

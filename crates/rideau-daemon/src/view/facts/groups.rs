@@ -35,12 +35,15 @@ impl GroupNow {
         }
     }
 
-    /// Every group, by name.
+    /// The groups that one may see, by name.
     pub(crate) fn all(places: &Catalog, sight: Viewer<'_>) -> Vec<Self> {
-        let mut all: Vec<_> = places.groups.values().collect();
+        let groups = places.groups.values();
+        let mut all: Vec<_> = groups
+            .map(|group| Self::of(group, places, sight))
+            .filter(|group| sight.sees("pool", &group.name))
+            .collect();
         all.sort_unstable_by(|one, other| one.name.cmp(&other.name));
-        let all = all.into_iter();
-        all.map(|group| Self::of(group, places, sight)).collect()
+        all
     }
 
     fn sum(&self, count: fn(&PoolStats) -> usize) -> usize {

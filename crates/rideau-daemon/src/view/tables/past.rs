@@ -5,29 +5,10 @@ use crate::state::daemon::Daemon;
 use crate::state::viewer::Viewer;
 
 pub(super) fn drops(daemon: &Daemon) -> Table {
-    let mut table = Table::new(&[
-        "id",
-        "at_ms",
-        "kind",
-        "name",
-        "reason",
-        "waited_us",
-        "waiting",
-        "why",
-    ]);
-    for dropped in daemon.drops.newest(usize::MAX) {
-        table.keys.push(newest_first(dropped.serial));
-        table.rows.push(vec![
-            format!("d-{:x}", dropped.serial).into(),
-            dropped.at.into(),
-            dropped.kind.into(),
-            dropped.name.into(),
-            dropped.reason.word().into(),
-            dropped.waited.into(),
-            dropped.len.into(),
-            dropped.why.into(),
-        ]);
-    }
+    let all = daemon.drops.newest(usize::MAX);
+    let mut table = Table::of(&all);
+    let serials = all.iter().map(|dropped| dropped.serial);
+    table.keys = serials.map(newest_first).collect();
     table
 }
 

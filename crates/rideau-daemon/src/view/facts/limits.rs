@@ -1,16 +1,14 @@
-//! What the server was told, and what outsiders can fill.
+//! What outsiders can fill.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use rideau_config::keys::{self, Change};
-
-use super::{Cell, Table};
+use super::facts;
 use crate::state::daemon::Daemon;
 
 /// Something that outsiders can fill.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Limit {
-    /// Its key, without `limits.`.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Limit {
+    /// Its key, without `limits.`; of one that no config changes, all of its name.
     pub name: &'static str,
     /// As much at most.
     pub max: u64,
@@ -19,14 +17,31 @@ pub struct Limit {
     pub now: Option<u64>,
     /// How often it turned a client away.
     pub refused: u64,
+    /// The config has it.
+    pub is_config: bool,
 }
 
-/// Every limit and how far it is filled.
-pub(super) fn all(daemon: &Daemon) -> Vec<Limit> {
-    let mut all = of_server(daemon);
-    all.extend(of_logins(daemon));
-    all.extend(of_ranges(daemon));
-    all
+impl Limit {
+    /// Every limit of the config and how far it is filled.
+    pub(crate) fn all(daemon: &Daemon) -> Vec<Self> {
+        let mut all = of_server(daemon);
+        all.extend(of_logins(daemon));
+        all.extend(of_ranges(daemon));
+        all
+    }
+
+    fn path(&self) -> String {
+        let section = if self.is_config { "limits." } else { "" };
+        format!("{section}{}", self.name)
+    }
+
+    fn unit(&self) -> &'static str {
+        if SIZES.contains(&self.name) {
+            "bytes"
+        } else {
+            ""
+        }
+    }
 }
 
 fn of_server(daemon: &Daemon) -> Vec<Limit> {
@@ -151,6 +166,7 @@ fn of_ranges(daemon: &Daemon) -> [Limit; 5] {
             now: Some(wide(config.views.len())),
             // They come with the config alone, which is not used if they are too many.
             refused: 0,
+            is_config: true,
         },
     ]
 }
@@ -161,6 +177,7 @@ fn limit(name: &'static str, max: u64, now: Option<usize>, refused: &AtomicU64) 
         max,
         now: now.map(|now| now as u64),
         refused: refused.load(Ordering::Relaxed),
+        is_config: true,
     }
 }
 
@@ -173,33 +190,13 @@ const SIZES: [&str; 5] = [
     "range_data_max",
 ];
 
-pub(super) fn table(daemon: &Daemon) -> Table {
-    let mut table = Table::new(&["name", "max", "now", "refused", "unit"]);
-    for limit in all(daemon) {
-        table.rows.push(vec![
-            limit.name.into(),
-            limit.max.into(),
-            limit.now.into(),
-            limit.refused.into(),
-            if SIZES.contains(&limit.name) {
-                "bytes".into()
-            } else {
-                "".into()
-            },
-        ]);
-    }
-    table
-}
-
-pub(super) fn config(daemon: &Daemon) -> Table {
-    let mut table = Table::new(&["name", "value", "change"]);
-    for (path, value) in daemon.config.load().rows() {
-        let change = match keys::change_of(&path) {
-            Change::Live => "live",
-            Change::Restart => "restart",
-        };
-        let row: Vec<Cell> = vec![path.into(), value.into(), change.into()];
-        table.rows.push(row);
-    }
-    table
+facts! { Limit: "limits" by "limit", joined {};
+    name: Text, [SHOW], |it| it.name, "Its key, without limits.";
+    name: Text, [JSON], |it| it.path(), "Its key.";
+    max: Count, [SHOW, JSON], |it| it.max, "As much at most.";
+    now: Count|null, [SHOW, JSON], |it| it.now,
+        "How much there is; null if that is counted for each connection or holder on its own.";
+    refused: Count, [SHOW, JSON, COUNTER],
+        |it| it.refused, "How often a client was turned away by a limit.";
+    unit: Text, [SHOW], |it| it.unit(), "Bytes if it is a size.";
 }
