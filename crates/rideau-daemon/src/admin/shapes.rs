@@ -6,11 +6,7 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::state::refusal_log::Dropped;
-use crate::view::facts::{
-    About, AppNow, BrokerNow, ClientNow, Facts, GroupNow, HolderNow, Limit, PoolNow, ProcessNow,
-    RangeNow, RegulatorNow, RuleNow, SessionNow, Type, ViewNow,
-};
+use crate::view::facts::{About, KINDS, Type};
 
 /// Every shape.
 #[rustfmt::skip]
@@ -38,7 +34,7 @@ const ALL: &[(&str, &str)] = &[
     ("Valve", "kind:string min:integer max:integer"),
     ("Locks", "keys:[Key] cursor:string|null rules:[Rule]"),
     ("Key", "key:string held:integer waiting:integer rule:string|null"),
-    ("Rule", "@rule"),
+    ("Rule", "@lock"),
     ("Apps", "apps:[App] processes:integer max:integer headroom:integer starved:integer \
         policy:string|null losses:{number} what_if:[WhatIf]"),
     ("WhatIf", "max:integer loss:number"),
@@ -60,7 +56,7 @@ const ALL: &[(&str, &str)] = &[
     ("Drops", "drops:[Drop] total:integer cursor:string|null"),
     ("Drop", "@drop"),
     ("Limits", "limits:[Limit]"),
-    ("Limit", "@limit"),
+    ("Limit", "@limits"),
     ("Explained", "id:string kind:string text:string about:{any}"),
     ("History", "names:[string] series:{any} step_ms:integer"),
     ("Resize", "init?:integer max?:integer"),
@@ -159,28 +155,12 @@ fn object(fields: &str) -> Value {
 }
 
 /// The facts of a kind of thing that the API has, by their keys.
-fn facts(kind: &str) -> Vec<(&'static str, &'static About)> {
-    fn all<T: Facts>() -> Vec<(&'static str, &'static About)> {
-        let all = T::ALL.iter().map(|fact| &fact.about);
-        all.filter_map(|fact| Some((fact.key()?, fact))).collect()
-    }
-    match kind {
-        "app" => all::<AppNow>(),
-        "broker" => all::<BrokerNow>(),
-        "client" => all::<ClientNow>(),
-        "drop" => all::<Dropped>(),
-        "group" => all::<GroupNow>(),
-        "holder" => all::<HolderNow>(),
-        "limit" => all::<Limit>(),
-        "pool" => all::<PoolNow>(),
-        "process" => all::<ProcessNow>(),
-        "range" => all::<RangeNow>(),
-        "regulator" => all::<RegulatorNow>(),
-        "rule" => all::<RuleNow>(),
-        "session" => all::<SessionNow>(),
-        "view" => all::<ViewNow>(),
-        _ => Vec::new(),
-    }
+fn facts(word: &str) -> Vec<(&'static str, &'static About)> {
+    let mut kinds = KINDS.iter();
+    let known = kinds.find(|known| known.kind.word == word);
+    let facts = known.map_or_else(Vec::new, |known| (known.facts)());
+    let facts = facts.into_iter();
+    facts.filter_map(|fact| Some((fact.key()?, fact))).collect()
 }
 
 fn property(fact: &About) -> Value {
@@ -233,6 +213,14 @@ mod tests {
         for part in text.split("#/components/schemas/").skip(1) {
             let name = part.split('"').next().unwrap();
             assert!(schemas.get(name).is_some(), "{name}");
+        }
+        for (name, fields) in ALL {
+            let kinds = fields
+                .split_whitespace()
+                .filter(|field| field.starts_with('@'));
+            for kind in kinds {
+                assert!(!facts(&kind[1..]).is_empty(), "{name} has {kind}");
+            }
         }
         assert_eq!(schemas["Session"]["required"], json!(["id", "ttl_ms"]));
         assert_eq!(schemas["Take"]["required"], json!([]));

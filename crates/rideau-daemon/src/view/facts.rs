@@ -24,6 +24,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use rideau::allocator::Size;
 use rideau::{Histogram, Reason, Tally};
 
+use crate::state::refusal_log::Dropped;
+
 pub(crate) use apps::{AppNow, ProcessNow};
 pub(crate) use brokers::BrokerNow;
 pub(crate) use columns::{Columns, leads, on};
@@ -60,6 +62,40 @@ pub(crate) struct TicketKind {
     pub label: &'static str,
     /// Sentences about metrics that several facts make up.
     pub joined: &'static [(&'static str, &'static str)],
+}
+
+/// All that can be said of a kind without a thing of it.
+#[derive(Clone, Copy)]
+pub(crate) struct Described {
+    /// Which.
+    pub kind: TicketKind,
+    /// Its facts.
+    pub facts: fn() -> Vec<&'static About>,
+}
+
+/// Every kind, for what is said of all of them: the OpenAPI document, docs and tests.
+pub(crate) const KINDS: [Described; 14] = [
+    described::<PoolNow>(),
+    described::<GroupNow>(),
+    described::<BrokerNow>(),
+    described::<RegulatorNow>(),
+    described::<RuleNow>(),
+    described::<RangeNow>(),
+    described::<ViewNow>(),
+    described::<AppNow>(),
+    described::<ProcessNow>(),
+    described::<ClientNow>(),
+    described::<SessionNow>(),
+    described::<HolderNow>(),
+    described::<Dropped>(),
+    described::<Limit>(),
+];
+
+const fn described<T: Facts>() -> Described {
+    Described {
+        kind: T::KIND,
+        facts: || T::ALL.iter().map(|fact| &fact.about).collect(),
+    }
 }
 
 /// A number, text or list that a thing has.
@@ -435,6 +471,91 @@ mod tests {
         assert_eq!(cup.called(), "blue");
         assert!(matches!((Cup::ALL[1].value)(&cup), Value::Count(7)));
         assert!(matches!((Cup::ALL[2].value)(&cup), Value::None));
+    }
+
+    /// What is wrong with a fact.
+    fn fault(fact: &About) -> Option<&'static str> {
+        let is = |all: &[Type]| all.contains(&fact.is);
+        let is_number = is(&[Type::Count, Type::Bytes, Type::Span]);
+        let is_plain = is_number || is(&[Type::Instant, Type::Text, Type::Flag, Type::Names]);
+        let is_plain = is_plain || is(&[Type::Size, Type::Shape("any")]);
+        let is_many = is(&[Type::Counts, Type::Tally]);
+        if !fact.help.ends_with('.') || !fact.help.starts_with(|first: char| !first.is_lowercase())
+        {
+            return Some("its help is no sentence");
+        }
+        if fact.on.is_empty() {
+            return Some("it is nowhere");
+        }
+        for on in fact.on {
+            let name = on.name.unwrap_or(fact.name);
+            let has_unit = bare(name) != name;
+            let has_star = on.labels.iter().any(|(_, value)| *value == "*");
+            let wrong = match on.surface {
+                Surface::Show { .. } | Surface::Json | Surface::History
+                    if is(&[Type::Span, Type::Instant]) != has_unit && name != "leases_s" =>
+                {
+                    "its name does not end with its unit"
+                }
+                Surface::Show { .. } if !is_plain => "it does not fit into a cell",
+                Surface::Json if is(&[Type::Columns]) => "it has no JSON",
+                Surface::Histogram if !is(&[Type::Spans, Type::Columns]) => "it is no histogram",
+                Surface::Gauge | Surface::Counter
+                    if !is_number && !is_many && !is(&[Type::Ratio, Type::Flag, Type::Size]) =>
+                {
+                    "it is no number"
+                }
+                Surface::Gauge | Surface::Counter if has_star != is_many => "it has a star or none",
+                Surface::History if !is(&[Type::Count, Type::Span, Type::Spans]) => "no series",
+                Surface::Rate if fact.is != Type::Count => "it does not grow",
+                _ => continue,
+            };
+            return Some(wrong);
+        }
+        None
+    }
+
+    #[test]
+    fn every_fact_can_be_shown_where_it_is() {
+        for Described { kind, facts } in KINDS {
+            let facts = facts();
+            for fact in &facts {
+                assert_eq!(fault(fact), None, "{} {}", kind.word, fact.name);
+            }
+            let twice = |names: Vec<String>| {
+                let mut names = names;
+                names.sort_unstable();
+                names
+                    .windows(2)
+                    .find(|pair| pair[0] == pair[1])
+                    .map(|pair| pair[0].clone())
+            };
+            let columns = facts.iter().filter_map(|fact| fact.column());
+            assert_eq!(
+                twice(columns.map(str::to_owned).collect()),
+                None,
+                "{}",
+                kind.word
+            );
+            let keys = facts.iter().filter_map(|fact| fact.key());
+            assert_eq!(
+                twice(keys.map(str::to_owned).collect()),
+                None,
+                "{}",
+                kind.word
+            );
+            let metrics = facts.iter().flat_map(|fact| fact.metrics());
+            let metrics: Vec<_> = metrics.collect();
+            let series = metrics.iter();
+            let series = series.map(|(family, on)| format!("{family} {:?}", on.labels));
+            assert_eq!(twice(series.collect()), None, "{}", kind.word);
+            for (family, _) in kind.joined {
+                let parts = metrics.iter().filter(|(known, _)| known == family);
+                assert!(parts.count() > 1, "{} {family} is one fact", kind.word);
+            }
+            let is_named = facts[0].is == Type::Text;
+            assert!(is_named || metrics.is_empty(), "{} has no name", kind.word);
+        }
     }
 
     #[test]

@@ -166,9 +166,9 @@ mod tests {
     fn a_counter_becomes_a_rate_from_its_second_reading_on() {
         let mut reader = Reader::new(Instant::now());
         reader.step = 2.0;
-        assert_eq!(reader.rate("a".into(), 100), 0.0);
-        assert_eq!(reader.rate("a".into(), 130), 15.0);
-        assert_eq!(reader.rate("a".into(), 7), 0.0, "it began again");
+        assert_eq!(reader.rate("a", 100), 0.0);
+        assert_eq!(reader.rate("a", 130), 15.0);
+        assert_eq!(reader.rate("a", 7), 0.0, "it began again");
     }
 
     #[test]
@@ -176,14 +176,11 @@ mod tests {
         let mut reader = Reader::new(Instant::now());
         let mut waits = Histogram::default();
         (0..100).for_each(|_| waits.record(Duration::from_millis(500)));
-        reader.quantiles("a".into(), &waits);
+        reader.quantiles("a", &waits);
         (0..100).for_each(|_| waits.record(Duration::from_millis(1)));
-        let (p50, p99) = reader.quantiles("a".into(), &waits);
+        let (p50, p99) = reader.quantiles("a", &waits);
         assert!((900.0..1_200.0).contains(&p50), "{p50}");
         assert!((900.0..1_200.0).contains(&p99), "{p99}");
-        assert!(
-            reader.quantiles("a".into(), &waits).0.is_nan(),
-            "nobody waited"
-        );
+        assert!(reader.quantiles("a", &waits).0.is_nan(), "nobody waited");
     }
 }
