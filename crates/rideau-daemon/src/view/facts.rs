@@ -9,6 +9,8 @@
 mod apps;
 mod brokers;
 mod columns;
+#[cfg(test)]
+mod docs;
 mod groups;
 mod holders;
 mod limits;

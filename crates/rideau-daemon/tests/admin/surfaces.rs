@@ -54,6 +54,7 @@ async fn no_name_changes_unnoticed() {
     json(&server, &mut text).await;
     schemas(&server, &mut text).await;
     metrics(&server, &mut text).await;
+    list(&server.metrics().await.body);
     history(&server, &mut text).await;
     heads(&server, &mut text).await;
     drop(redis);
@@ -166,6 +167,62 @@ async fn metrics(server: &Server, text: &mut String) {
             let values: Vec<_> = values.into_iter().collect();
             let _ = writeln!(text, "METRIC {name}{{{label}}}: {}", values.join(" "));
         }
+    }
+}
+
+/// The list of metrics that is shipped: name, type, labels. A family without a series does not
+/// tell its labels, and keeps its line.
+fn list(page: &str) {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packaging/metrics.txt");
+    let old = std::fs::read_to_string(&file).unwrap();
+    let mut new: String = old
+        .lines()
+        .take(2)
+        .map(|line| format!("{line}\n"))
+        .collect();
+    let mut lines = page.lines().peekable();
+    while let Some(line) = lines.next() {
+        let Some((name, kind)) = line
+            .strip_prefix("# TYPE ")
+            .and_then(|line| line.split_once(' '))
+        else {
+            continue;
+        };
+        lines.next_if(|line| line.starts_with("# UNIT "));
+        let end = match kind {
+            "counter" => "_total",
+            "info" => "_info",
+            _ => "",
+        };
+        let start = format!("{name}{end} {kind}");
+        let sample = lines.peek().filter(|line| !line.starts_with('#'));
+        let labels = sample.map(|line| match line.split_once('{') {
+            Some((_, labels)) => {
+                let pairs = labels.split('}').next().unwrap_or_default().split("\",");
+                let names = pairs.filter_map(|pair| pair.split('=').next());
+                let names: Vec<_> = names.filter(|name| *name != "le").collect();
+                names.join(",")
+            }
+            None => String::new(),
+        });
+        let kept = || {
+            old.lines()
+                .find(|line| line.starts_with(&start))
+                .map(str::to_owned)
+        };
+        let line = match labels {
+            Some(labels) => format!("{start} {labels}"),
+            None => kept().unwrap_or_else(|| panic!("{start} has no series here")),
+        };
+        let _ = writeln!(new, "{}", line.trim_end());
+    }
+    if std::env::var_os("UPDATE_DOCS").is_some() {
+        std::fs::write(&file, &new).unwrap();
+    } else {
+        assert!(
+            old == new,
+            "packaging/metrics.txt is old: UPDATE_DOCS=1 writes it"
+        );
     }
 }
 

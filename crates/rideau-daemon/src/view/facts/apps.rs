@@ -179,7 +179,8 @@ facts! { AppNow: "app" by "app", joined { "spawns": "Starts of processes." };
         |it| &it.shown.stats.start_times, "How long starts took that went well.";
     service_us: Span, [SHOW],
         |it| it.shown.stats.service_time, "How long a request is expected to take.";
-    left: Counts, [JSON, COUNTER.named("exits").with(&[("cause", "*")])], |it| it.left(), "Processes that went.";
+    left: Counts, [JSON, COUNTER.named("exits").with(&[("cause", "*")])],
+        |it| it.left(), "Processes that went.";
     generation: Count, [SHOW, JSON, GAUGE], |it| it.shown.stats.generation,
         "The number of the code it is to run: one more with each restart.";
     failures: Count, [GAUGE],

@@ -117,8 +117,10 @@ facts! { PoolNow: "pool" by "pool", joined {
         |it| it.oldest().map(|holder| holder.held).unwrap_or_default(),
         "How long the longest holder has held its member.";
     oldest_holder: Text|null, [BRIEF],
-        |it| it.oldest().and_then(|holder| holder.note.as_deref()), "What that holder said of itself.";
-    takes: Tally, [JSON, COUNTER.with(&[("outcome", "*")])], |it| &it.stats.takes, "What became of takes.";
+        |it| it.oldest().and_then(|holder| holder.note.as_deref()),
+        "What that holder said of itself.";
+    takes: Tally, [JSON, COUNTER.with(&[("outcome", "*")])],
+        |it| &it.stats.takes, "What became of takes.";
     came: Count, [SHOW], |it| it.stats.takes.came, "Takes that came.";
     served: Count, [SHOW, RATE.named("grants")],
         |it| it.stats.takes.served, "Takes that got a member.";
