@@ -23,12 +23,11 @@ const ALL: &[(&str, &str)] = &[
     ("Pools", "pools:[Pool] groups:[Group]"),
     ("Group", "@group"),
     ("Pool", "@pool"),
-    ("PoolMore", "name:string max:integer held:integer takes:Tally holders:[PoolHolder] \
-        explain:string"),
+    ("PoolMore", "@pool holders:[PoolHolder] explain:string"),
     ("PoolHolder", "held_us:integer uses:integer note:string|null"),
     ("Brokers", "brokers:[Broker]"),
     ("Broker", "@broker"),
-    ("BrokerMore", "name:string asks:integer offers:integer ask:Tally offer:Tally explain:string"),
+    ("BrokerMore", "@broker explain:string"),
     ("Regulators", "regulators:[Regulator]"),
     ("Regulator", "@regulator explain?:string"),
     ("Valve", "kind:string min:integer max:integer"),
@@ -40,8 +39,7 @@ const ALL: &[(&str, &str)] = &[
     ("WhatIf", "max:integer loss:number"),
     ("App", "@app"),
     ("Failing", "failures:integer retry_after_us:integer"),
-    ("AppMore", "name:string state:string sessions:integer waiting:integer ask:Tally \
-        processes:[Process] explain:string report:any"),
+    ("AppMore", "@app processes:[Process] explain:string report:any"),
     ("Process", "@process"),
     ("AppRequest", "method:string path:string client:string|null age_ms:integer"),
     ("AppLog", "lines:[AppLine]"),
@@ -89,8 +87,7 @@ const ALL: &[(&str, &str)] = &[
     ("Placed", "outcome:string ticket:string address:string pid:integer waited_us:integer"),
     ("Ranges", "ranges:[Range]"),
     ("Range", "@range"),
-    ("RangeMore", "name:string base:string used:string free:any reserved:integer \
-        quarantined:any detached:integer cooling:integer size:any state:string explain:string"),
+    ("RangeMore", "@range explain:string"),
     ("Views", "views:[View]"),
     ("View", "@view"),
     ("Reserve", "prefer?:[string] ttl_ms?:integer keys?:[string] unique?:[string] data?:{any} \
