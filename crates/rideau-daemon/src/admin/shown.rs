@@ -18,7 +18,7 @@ use crate::state::sessions::SessionRow;
 use crate::view::explain;
 use crate::view::facts::{
     BrokerNow, ClientNow, Facts, GroupNow, HolderNow, Limit, PoolNow, RegulatorNow, RuleNow,
-    SessionNow, Value as Fact, in_unit, since_1970,
+    SessionNow, Value as Fact, in_unit, number, since_1970,
 };
 use crate::view::tables::Page;
 
@@ -276,12 +276,9 @@ fn fact_json(value: Fact<'_>, key: &str) -> Value {
         }
         Fact::Spans(all) => spans(all),
         Fact::Tally(asks) => tally(asks),
-        Fact::Size(size) => match size.to_u128().map(i64::try_from) {
-            Some(Ok(size)) => size.into(),
-            _ => size.to_string().into(),
-        },
+        Fact::Size(size) => number(size).map_or_else(|| size.to_string().into(), Value::from),
         Fact::Json(json) => json,
-        // These are for metrics alone.
+        // Columns are for metrics alone.
         Fact::None | Fact::Columns(_) => Value::Null,
     }
 }

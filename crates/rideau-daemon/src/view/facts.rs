@@ -30,7 +30,7 @@ use crate::state::refusal_log::Dropped;
 
 pub(crate) use apps::{AppNow, ProcessNow};
 pub(crate) use brokers::BrokerNow;
-pub(crate) use columns::{Columns, leads, on};
+pub(crate) use columns::{Columns, leads, up_to};
 pub(crate) use groups::GroupNow;
 pub(crate) use holders::{ClientNow, HolderNow, SessionNow};
 pub(crate) use limits::Limit;
@@ -335,6 +335,11 @@ pub(crate) fn in_unit(span: Duration, name: &str) -> u64 {
 /// An instant as the span since 1970.
 pub(crate) fn since_1970(at: SystemTime) -> Duration {
     at.duration_since(UNIX_EPOCH).unwrap_or_default()
+}
+
+/// A size as a number, if one can say it so.
+pub(crate) fn number(size: Size) -> Option<i64> {
+    i64::try_from(size.to_u128()?).ok()
 }
 
 /// All asks that came for nothing, but those that withdrew.

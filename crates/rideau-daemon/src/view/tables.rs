@@ -359,11 +359,9 @@ impl Cell {
             facts::Value::Instant(at) => in_unit(since_1970(at), column).into(),
             facts::Value::Text(text) => Self::Text(text.into_owned()),
             facts::Value::Names(names) => names.join(",").into(),
-            // A number if one can say it so.
-            facts::Value::Size(size) => match size.to_u128().map(i64::try_from) {
-                Some(Ok(size)) => Self::Number(size),
-                _ => size.to_string().into(),
-            },
+            facts::Value::Size(size) => {
+                facts::number(size).map_or_else(|| size.to_string().into(), Self::Number)
+            }
             _ => Self::None,
         }
     }

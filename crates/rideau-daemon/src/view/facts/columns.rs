@@ -33,11 +33,11 @@ pub(crate) fn leads(asks: &Histogram, offers: &Histogram) -> Vec<(f64, u64)> {
             .collect()
     };
     let all = ahead(asks, 1.0).into_iter().chain(ahead(offers, -1.0));
-    on(&LEAD_BOUNDS, all.chain([(0.0, at_once)]))
+    up_to(&LEAD_BOUNDS, all.chain([(0.0, at_once)]))
 }
 
 /// This many of each number, counted up to each bound.
-pub(crate) fn on(bounds: &[f64], numbers: impl Iterator<Item = (f64, u64)>) -> Vec<(f64, u64)> {
+pub(crate) fn up_to(bounds: &[f64], numbers: impl Iterator<Item = (f64, u64)>) -> Vec<(f64, u64)> {
     let mut counts = vec![0; bounds.len() + 1];
     for (number, count) in numbers {
         counts[bounds.partition_point(|bound| *bound < number)] += count;

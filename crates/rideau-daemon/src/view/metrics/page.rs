@@ -9,7 +9,7 @@ use prometheus_client::metrics::MetricType;
 use rideau::{Histogram, Reason, Tally};
 
 use crate::state::answer;
-use crate::view::facts::{Columns, Facts, On, Surface, Value, on};
+use crate::view::facts::{Columns, Facts, On, Surface, Value, up_to};
 
 /// The bounds that all histograms of waits share, in seconds.
 pub(super) const BOUNDS: [f64; 15] = [
@@ -48,6 +48,8 @@ impl<'a, 'e> Page<'a, 'e> {
 
     /// Every metric of a kind of thing, with a series for each of these.
     pub(super) fn facts<T: Facts>(&mut self, all: &[T]) -> fmt::Result {
+        let own = |one: &T| (T::KIND.label, one.called());
+        let all: Vec<_> = all.iter().map(|one| (own(one), one)).collect();
         let mut rest: Vec<_> = T::ALL
             .iter()
             .flat_map(|fact| {
@@ -63,10 +65,9 @@ impl<'a, 'e> Page<'a, 'e> {
             let (same, others): (Vec<_>, _) =
                 rest.into_iter().partition(|(known, ..)| *known == family);
             rest = others;
-            for one in all {
-                let own = (T::KIND.label, one.called());
+            for (own, one) in &all {
                 for (_, on, fact) in &same {
-                    encode(&mut metric, on, &own, &(fact.value)(one))?;
+                    encode(&mut metric, on, own, &(fact.value)(one))?;
                 }
             }
         }
@@ -132,14 +133,8 @@ impl<'a, 'e> Page<'a, 'e> {
         rows: impl IntoIterator<Item = (Labels, f64, Vec<(f64, u64)>)>,
     ) -> fmt::Result {
         let mut metric = self.family(name, help, MetricType::Histogram)?;
-        for (labels, sum, columns) in rows {
-            let labels = labels.as_slice();
-            let len = columns.iter().map(|(_, count)| count).sum();
-            metric
-                .encode_family(&labels)?
-                .encode_histogram::<NoLabelSet>(sum, len, &columns, None)?;
-        }
-        Ok(())
+        let mut rows = rows.into_iter();
+        rows.try_for_each(|(labels, sum, columns)| histogram(&mut metric, &labels, sum, &columns))
     }
 
     fn family<'s>(
@@ -203,13 +198,8 @@ fn encode(
             outcomes.try_for_each(|(name, count)| number(name, count as f64, Some(count)))
         }
         Value::Spans(spans) => {
-            let columns = shared(spans);
-            histogram(
-                metric,
-                &labels(own, on, ""),
-                spans.sum().as_secs_f64(),
-                &columns,
-            )
+            let (sum, labels) = (spans.sum().as_secs_f64(), labels(own, on, ""));
+            histogram(metric, &labels, sum, &shared(spans))
         }
         Value::Columns(all) => all.iter().try_for_each(|Columns { of, sum, counts }| {
             histogram(metric, &labels(own, on, of), *sum, counts)
@@ -256,7 +246,7 @@ fn tally(tally: &Tally) -> impl Iterator<Item = (&'static str, u64)> + use<> {
 /// as just above it.
 fn shared(histogram: &Histogram) -> Vec<(f64, u64)> {
     let spans = histogram.buckets();
-    on(
+    up_to(
         &BOUNDS,
         spans.map(|(upper, count)| (upper.as_secs_f64(), count)),
     )
