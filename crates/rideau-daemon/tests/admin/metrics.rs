@@ -353,3 +353,37 @@ async fn both_forms_are_what_prometheus_reads() {
     std::fs::remove_dir_all(&folder).unwrap();
     assert!(read.status.success(), "{read:?}\n{page}");
 }
+
+#[tokio::test]
+async fn an_app_that_waits_for_room_says_for_how_long() {
+    let folder = std::env::temp_dir().join(format!("rideau-starved-{}", std::process::id()));
+    let other = CONFIG.split("[app.shop]").nth(1).unwrap();
+    let front = "[front]\nmax = 1\nheadroom = 0";
+    let server = format!("[server]\nrun_dir = {folder:?}\n{front}\n{CONFIG}[app.blog]{other}");
+    let server = server + "hosts = [\"blog\"]\n";
+    let server = Server::start(&server).await;
+    let (own, wait) = (server.session("").await, r#"{"wait_ms":20000}"#);
+    let place = server.ask(&own, "/v1/place/shop", wait).await;
+    assert_eq!(place.status, 200, "{place:?}");
+    let read = Exposition::read(&server.metrics().await.body);
+    let waited = |read: &Exposition, app| {
+        let labels = [("app", app)];
+        read.value("rideau_app_room_wait_seconds", &labels)
+    };
+    assert_eq!((waited(&read, "shop"), waited(&read, "blog")), (0.0, 0.0));
+    let session = format!("Rideau-Session: {own}");
+    let waits = server.open("POST /v1/place/blog", &[&session], wait).await;
+    let is_starved = |daemon: &Daemon| daemon.apps.stats().starved == 1;
+    server.until(is_starved).await;
+    let read = Exposition::read(&server.metrics().await.body);
+    assert!(
+        waited(&read, "blog") > 0.0,
+        "it waits for the place of shop"
+    );
+    assert_eq!(waited(&read, "shop"), 0.0);
+    let shown = server.get("/api/v1/apps/blog").await.json();
+    assert!(shown["room_wait_us"].as_u64() > Some(0), "{shown}");
+    drop(waits);
+    server.daemon.apps.close_now().await;
+    let _ = std::fs::remove_dir_all(folder);
+}

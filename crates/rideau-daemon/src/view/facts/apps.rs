@@ -193,6 +193,9 @@ facts! { AppNow: "app" by "app", joined { "spawns": "Starts of processes." };
         "Whether new code does not start and the old goes on.";
     why: Text|null, [NARROW, JSON],
         |it| it.report().map(|report| &*report.summary), "Why its last start failed.";
+    room_wait_us: Span, [SHOW, JSON, GAUGE],
+        |it| it.shown.stats.wants_room.unwrap_or_default(),
+        "How long it has waited for room for a process; zero if it does not.";
 }
 
 /// A process at one moment, as a user sees it.
