@@ -42,7 +42,7 @@ pub(super) async fn state(visit: AdminRequest) -> Answer {
         "waiting": counts.waiting.load(Ordering::Relaxed),
         "keys": daemon.locks.len(),
         "commands": counts.commands.load(Ordering::Relaxed),
-        "refusals": daemon.drops.total(),
+        "refusals": daemon.refusals.total(),
         "config_changes": counts.changes.load(Ordering::Relaxed),
         "pools": objects(&PoolNow::all(&places)),
         "brokers": objects(&BrokerNow::all(&places)),
@@ -231,7 +231,7 @@ fn is_of(row: &LeaseRow, of: &str) -> bool {
 }
 
 pub(super) async fn drops(visit: AdminRequest) -> Answer {
-    let drops = &visit.daemon().drops;
+    let drops = &visit.daemon().refusals;
     let sight = visit.sight();
     let mut newest = drops.newest(usize::MAX);
     newest.retain(|dropped| sight.sees(dropped.kind, &dropped.name));

@@ -76,7 +76,7 @@ fn write_page(out: &mut String, visit: &AdminRequest) -> fmt::Result {
         count(daemon.clients.len(), "connection"),
         count(daemon.sessions.len(), "session"),
         daemon.counts.waiting.load(Ordering::Relaxed),
-        daemon.drops.total(),
+        daemon.refusals.total(),
     )?;
     let sight = visit.sight();
     write_facts(out, "Pools", true, &PoolNow::all(&places))?;

@@ -559,6 +559,6 @@ pub(crate) fn refused(
         Reason::Closed if daemon.is_draining() => STOPPING.into(),
         _ => why,
     };
-    let id = daemon.drops.add(kind, name, refusal, &why, explained);
+    let id = daemon.refusals.add(kind, name, refusal, &why, explained);
     Outcome::no(refusal, why, id)
 }

@@ -72,7 +72,7 @@ pub struct Daemon {
     /// Which users logged in, and which did not.
     pub logins: Logins,
     /// The last asks that were refused, to explain them.
-    pub(crate) drops: RefusalLog,
+    pub(crate) refusals: RefusalLog,
     /// What was counted.
     pub counts: Counts,
     /// How often each command was executed, and how long that took.
@@ -280,7 +280,7 @@ impl Daemon {
             reserve: Reserve::default(),
             logins: Logins::new(Arc::clone(&events)),
             events,
-            drops: RefusalLog::default(),
+            refusals: RefusalLog::default(),
             counts: Counts::default(),
             timings: CommandStats::new(commands),
             started: Instant::now(),

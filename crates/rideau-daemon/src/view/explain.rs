@@ -88,7 +88,7 @@ fn is_drop(word: &str) -> bool {
 }
 
 fn dropped(daemon: &Daemon, id: &str, sight: Viewer<'_>) -> Option<Explained> {
-    let dropped = daemon.drops.find(id)?;
+    let dropped = daemon.refusals.find(id)?;
     if !sight.sees(dropped.kind, &dropped.name) {
         return None;
     }

@@ -163,7 +163,7 @@ fn counts(page: &mut Page<'_, '_>, daemon: &Daemon) -> fmt::Result {
         (
             "rideau_refusals",
             "Asks that got a no, of any kind",
-            daemon.drops.total(),
+            daemon.refusals.total(),
         ),
     ];
     for (name, help, value) in counters {

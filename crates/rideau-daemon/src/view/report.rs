@@ -220,7 +220,7 @@ fn stats(daemon: &Daemon, page: &mut Page) {
     }
     page.line("internal_errors", panics::count());
     page.line("foreign_releases", counts.foreign_releases.total());
-    page.line("refused_asks", daemon.drops.total());
+    page.line("refused_asks", daemon.refusals.total());
     for why in EndReason::ALL {
         page.line(&format!("reclaims_{}", why.word()), counts.reclaims.of(why));
     }

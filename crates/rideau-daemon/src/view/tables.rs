@@ -80,7 +80,7 @@ pub enum TableKind {
     /// Which holder holds or waits for what, by ticket; the longest first.
     Holders,
     /// The last asks that were refused; the newest first.
-    Drops,
+    Refusals,
     /// What happened; the newest first.
     Events,
     /// Every key of the config that counts.
@@ -129,7 +129,7 @@ impl TableKind {
         Self::Clients,
         Self::Sessions,
         Self::Holders,
-        Self::Drops,
+        Self::Refusals,
         Self::Events,
         Self::Config,
         Self::Limits,
@@ -151,7 +151,7 @@ impl TableKind {
             Self::Clients => "clients",
             Self::Sessions => "sessions",
             Self::Holders => "holders",
-            Self::Drops => "drops",
+            Self::Refusals => "refusals",
             Self::Events => "events",
             Self::Config => "config",
             Self::Limits => "limits",
@@ -181,6 +181,10 @@ impl TableKind {
 
     /// What this word asks for, in either case.
     pub fn of(word: &[u8]) -> Option<Self> {
+        // The former word, until version 1.
+        if word.eq_ignore_ascii_case(b"drops") {
+            return Some(Self::Refusals);
+        }
         let mut all = Self::ALL.into_iter();
         all.find(|what| what.word().as_bytes().eq_ignore_ascii_case(word))
     }
@@ -208,7 +212,7 @@ pub fn table(daemon: &Daemon, what: TableKind, wanted: &TableQuery<'_>) -> Table
         TableKind::Clients => people::clients(daemon, wanted),
         TableKind::Sessions => people::sessions(daemon, wanted),
         TableKind::Holders => people::holders(daemon, wanted),
-        TableKind::Drops => past::drops(daemon),
+        TableKind::Refusals => past::refusals(daemon),
         TableKind::Events => past::events(daemon, wanted.sight),
         TableKind::Config => config::table(daemon),
         TableKind::Limits => Table::of(&Limit::all(daemon)),

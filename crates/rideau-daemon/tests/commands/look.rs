@@ -168,7 +168,8 @@ fn a_no_is_shown_and_explained() {
     let server = Server::start(TEXT);
     let mut peer = server.connect();
     assert!(peer.say("ASK work WAIT 1000").starts_with("[timeout, "));
-    let drops = peer.ask(&["SHOW", "DROPS"]);
+    let drops = peer.ask(&["SHOW", "REFUSALS"]);
+    assert_eq!(peer.ask(&["SHOW", "drops"]), drops, "the former word");
     assert_eq!(cell(&drops, 0, "id"), "d-1");
     assert_eq!(cell(&drops, 0, "kind"), "broker");
     assert_eq!(cell(&drops, 0, "reason"), "timeout");
@@ -323,7 +324,7 @@ fn what_cannot_be_shown_is_said() {
     assert_eq!(
         peer.say("SHOW TABLES"),
         "-ERR SHOW does not know \"TABLES\": it shows POOLS, GROUPS, BROKERS, REGULATORS, LOCKS, \
-         RANGES, VIEWS, APPS, PROCESSES, REQUESTS, CLIENTS, SESSIONS, HOLDERS, DROPS, EVENTS, \
+         RANGES, VIEWS, APPS, PROCESSES, REQUESTS, CLIENTS, SESSIONS, HOLDERS, REFUSALS, EVENTS, \
          CONFIG, LIMITS."
     );
     assert_eq!(

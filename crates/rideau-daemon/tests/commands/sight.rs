@@ -69,7 +69,7 @@ fn tables_have_no_names_that_one_may_not_use() {
         "REGULATORS",
         "LOCKS",
         "HOLDERS",
-        "DROPS",
+        "REFUSALS",
         "EVENTS",
     ];
     for what in all {

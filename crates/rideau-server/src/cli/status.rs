@@ -17,7 +17,7 @@ use crate::wire::Wire;
 #[derive(Args, Debug)]
 pub(crate) struct Status {
     /// Only these: apps, processes, requests, pools, groups, brokers, regulators, locks, ranges,
-    /// views, clients, sessions, drops, events, config, history or limits
+    /// views, clients, sessions, refusals, events, config, history or limits
     #[arg(value_name = "KIND")]
     kind: Option<String>,
     /// Only the one of this name
@@ -48,7 +48,8 @@ enum Stream {
     /// What happened to apps, pools, brokers, sessions and the config
     Events,
     /// Asks that were refused
-    Drops,
+    #[value(alias = "drops")]
+    Refusals,
     /// Every command that clients send
     Commands,
 }
@@ -165,7 +166,7 @@ impl Kind {
                 TableKind::Processes
                     | TableKind::Requests
                     | TableKind::Holders
-                    | TableKind::Drops
+                    | TableKind::Refusals
                     | TableKind::Events
             )
         )
@@ -328,7 +329,7 @@ pub(crate) async fn tail(words: &Tail, manner: &Manner) -> Done {
     let request: &[&str] = match words.stream {
         Stream::Events => &["SUBSCRIBE", "rideau:events"],
         Stream::Commands => &["MONITOR"],
-        Stream::Drops => return tail_drops(wire, manner).await,
+        Stream::Refusals => return tail_refusals(wire, manner).await,
     };
     wire.put(request);
     wire.flush().await?;
@@ -349,11 +350,11 @@ pub(crate) async fn tail(words: &Tail, manner: &Manner) -> Done {
 
 /// Refused asks are too many to be told as events: look at the last ones, again
 /// and again.
-async fn tail_drops(mut wire: Wire, manner: &Manner) -> Done {
+async fn tail_refusals(mut wire: Wire, manner: &Manner) -> Done {
     let mut seen = HashSet::new();
     let mut is_first = true;
     loop {
-        let words = ["SHOW", "DROPS", "COUNT", "1000"];
+        let words = ["SHOW", "REFUSALS", "COUNT", "1000"];
         let answer = show::good(pages::ask(&mut wire, &words, 1000).await?)?;
         let table = Table::of(&answer);
         let lines = table.as_ref().map(Table::named_lines).unwrap_or_default();

@@ -62,7 +62,7 @@ fn all(house: &Harness, name: &str, basic: &str) -> Vec<(String, String)> {
         "SHOW APPS",
         "SHOW POOLS",
         "SHOW PROCESSES",
-        "SHOW DROPS",
+        "SHOW REFUSALS",
         "SHOW EVENTS",
         "SHOW HOLDERS",
         "SHOW CONFIG",

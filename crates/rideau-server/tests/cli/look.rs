@@ -63,7 +63,7 @@ fn what_is_not_there_is_an_error_that_says_what_is() {
         assert!(said.contains(wanted), "{words:?} {said}");
     }
     // There may be none today.
-    for words in [["status", "events", "nope"], ["status", "drops", "nope"]] {
+    for words in [["status", "events", "nope"], ["status", "refusals", "nope"]] {
         assert_eq!(json(&served, &words), serde_json::json!([]));
     }
     let nobody = served.run(&["holders", "nope"]);
@@ -167,7 +167,7 @@ fn holders_are_shown_with_their_notes_and_can_be_killed() {
 fn a_refusal_can_be_explained_by_its_id() {
     let served = Served::start();
     served.run(&["ask", "default", "--wait", "1ms"]);
-    let drops = json(&served, &["status", "drops"]);
+    let drops = json(&served, &["status", "refusals"]);
     let id = drops[0]["id"].as_str().unwrap();
     let explained = served.run(&["explain", id]);
     assert!(text(&explained.stdout).contains("default"), "{drops}");

@@ -461,7 +461,7 @@ pub(super) const OURS: &[About] = &[
         2,
         "show",
         "POOLS | GROUPS | BROKERS | REGULATORS | LOCKS | RANGES | VIEWS | APPS | PROCESSES \
-         | REQUESTS | CLIENTS | SESSIONS | HOLDERS | DROPS | EVENTS | CONFIG | LIMITS [name] \
+         | REQUESTS | CLIENTS | SESSIONS | HOLDERS | REFUSALS | EVENTS | CONFIG | LIMITS [name] \
          [COUNT n] [FROM cursor]",
         "What there is, as a table: the names of the columns, then the rows",
         look::show,

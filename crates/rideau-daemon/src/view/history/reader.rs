@@ -77,7 +77,7 @@ impl Reader {
                 ("grants_per_s".into(), self.grants),
                 (
                     "refusals_per_s".into(),
-                    self.rate("server.refusals", daemon.drops.total()),
+                    self.rate("server.refusals", daemon.refusals.total()),
                 ),
             ],
         }

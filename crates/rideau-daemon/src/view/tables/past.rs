@@ -4,8 +4,8 @@ use super::Table;
 use crate::state::daemon::Daemon;
 use crate::state::viewer::Viewer;
 
-pub(super) fn drops(daemon: &Daemon) -> Table {
-    let all = daemon.drops.newest(usize::MAX);
+pub(super) fn refusals(daemon: &Daemon) -> Table {
+    let all = daemon.refusals.newest(usize::MAX);
     let mut table = Table::of(&all);
     let serials = all.iter().map(|dropped| dropped.serial);
     table.keys = serials.map(newest_first).collect();
