@@ -8,75 +8,238 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use rideau_core::apps;
+use rideau_core::{apps, queue};
 use rideau_process::Signal;
 
-/// An application.
-#[derive(Clone, PartialEq, Debug)]
-pub struct AppConfig {
-    /// The name.
-    pub name: String,
-    /// A request for these hosts gets here: `shop.example`, `*.shop.example`;
-    /// none for any host that no other app has.
-    pub hosts: Vec<String>,
-    /// And for these paths.
-    pub paths: Vec<String>,
-    /// The application does not see the path that led here.
-    pub strips_path: bool,
-    /// What is run. New processes are started when it changes.
-    pub run: RunSpec,
-    /// How its processes come, serve and go.
-    pub options: apps::Options,
-    /// How requests are treated.
-    pub http: Http,
-    /// Where markers to restart are, below the root; none for nowhere.
-    pub restart_dir: Option<PathBuf>,
-    /// How to know that a process is well.
-    pub health: Option<Health>,
+use crate::core_options::AppQueue;
+use crate::exec::{Command, Env, StopSignal};
+use crate::kinds::{Answer, AutoWord, Maybe, Number, Or, OrNone, Positive, Size, Span, Text};
+use crate::table::section;
+use read::{
+    Account, AppReadyWays, Below, Checked, FullPath, Hosts, Mask, PathList, PathPrefixes, Sticky,
+    Upgrades, UrlPath,
+};
+
+section! {
+    /// An application.
+    #[derive(Clone, PartialEq, Debug)]
+    pub struct AppConfig {
+        plain {
+            /// The name.
+            name: String = String::new();
+        }
+        flatten {
+            /// What is run. New processes are started when it changes.
+            run: RunSpec = RunSpec::default();
+            /// How its processes come, serve and go.
+            options: apps::Options = apps::Options::default();
+            /// How requests are treated.
+            http: Http = Http::default();
+        }
+        /// A request for one of these hosts gets here: `"shop.example"`, `"*.shop.example"`.
+        /// None: all that no other app has.
+        hosts: Vec<String> = Vec::new(), Hosts, Requests,
+            sample = r#"["shop.example", "*.shop.example"]"#,
+            above = "An exact host comes before one with a *, and a longer path before a \
+                     shorter one.";
+        /// And for what is below one of these paths.
+        paths: Vec<String> = vec!["/".into()], PathPrefixes, Requests;
+        /// The app does not see the path that led here.
+        strips_path: bool = false, Answer, Requests, name = "strip";
+        /// Where `restart.txt` and `always_restart.txt` are, below `root`; or `"none"`.
+        restart_dir: Option<PathBuf> = Some("tmp".into()), OrNone<Below>, Live;
+        /// What each process is asked for; one that fails is replaced.
+        health: Option<Health> = None, Checked, Live, usual = r#""none""#,
+            sample = r#"{ path = "/up", every = "10s", timeout = "2s", fails = 3 }"#;
+        /// The name of a cookie that leads back to the same process, or a table. A request
+        /// that finds it busy for longer than `wait` gets another.
+        sticky => (self): AppConfig, Sticky, Requests, usual = r#""none""#,
+            sample = r#"{ cookie = "shop_route", wait = "1s" }"#;
+        /// Connections that became something else, such as WebSockets.
+        upgrades => (self): AppConfig, Upgrades, Live;
+    }
 }
 
-/// What is run.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct RunSpec {
-    /// The program and its words. `{socket}`, `{port}`, `{id}` and `{name}`
-    /// stand for what each process has of its own.
-    pub command: Vec<String>,
-    /// The same as it may be shown: variables of the file are not filled in.
-    pub shown: Vec<String>,
-    /// Where it runs; none for where we do. Links on the way are followed
-    /// anew at each start.
-    pub root: Option<PathBuf>,
-    /// Variables it has besides ours.
-    pub env: Vec<(String, String)>,
-    /// The user it runs as; none for ours.
-    pub user: Option<String>,
-    /// The group it runs as; none for the user's.
-    pub group: Option<String>,
-    /// Its mask for new files.
-    pub umask: Option<u32>,
-    /// It may get more rights than its user has.
-    pub new_privileges: bool,
-    /// As many files it may have open.
-    pub files_max: Option<u64>,
-    /// As many processes its user may have.
-    pub processes_max: Option<u64>,
-    /// How it gets a place to listen at.
-    pub listen: AppListen,
-    /// How to know that it is ready.
-    pub ready: AppReady,
-    /// It gives a sign of life at least so often; none if it need not.
-    pub watchdog: Option<Duration>,
-    /// Paths that are asked for once before any other request is let in.
-    pub warm_up: Vec<String>,
-    /// It is ready by then, or it has failed.
-    pub start_timeout: Duration,
-    /// After so long a process that was asked to stop is killed.
-    pub stop_timeout: Duration,
-    /// What it is asked to stop with.
-    pub stop_signal: Signal,
-    /// Where what it writes goes; none for our own log.
-    pub log: Option<PathBuf>,
+section! {
+    /// What is run.
+    #[derive(Clone, PartialEq, Eq, Debug)]
+    pub struct RunSpec {
+        plain {
+            /// The program and its words. `{socket}`, `{port}`, `{id}` and `{name}`
+            /// stand for what each process has of its own.
+            command: Vec<String> = Vec::new();
+            /// The same as it may be shown: variables of the file are not filled in.
+            shown: Vec<String> = Vec::new();
+        }
+        /// The program and its words; no shell reads them.
+        exec => (shown): Vec<String>, Command, Replaced, usual = "has to be given",
+            sample = r#"["gunicorn", "shop.wsgi", "--bind", "unix:{socket}"]"#,
+            above = "What is run. {socket}, {port}, {id} and {name} are as for members of pools. \
+                     It has no variables but those of `env`, PATH, HOME, LANG and TZ, and what \
+                     `listen` tells it.";
+        /// Where it runs, and where `restart_dir` is. Links are followed at each start.
+        root: Option<PathBuf> = None, Maybe<FullPath>, Replaced, usual = "where rideau runs",
+            sample = r#""/srv/shop""#;
+        /// Its variables.
+        env: Vec<(String, String)> = Vec::new(), Env, Replaced, usual = "{}",
+            sample = r#"{ SHOP_ENV = "production" }"#;
+        /// Whom it runs as, if the server may say so.
+        user: Option<String> = None, Maybe<Account>, Replaced, usual = "as rideau does",
+            sample = r#""www-data""#;
+        /// Another group than the user's.
+        group: Option<String> = None, Maybe<Account>, Replaced, usual = "the user's",
+            sample = r#""www-data""#;
+        /// Its mask for new files.
+        umask: Option<u32> = None, Maybe<Mask>, Replaced, usual = "rideau's",
+            sample = r#""022""#;
+        /// It may get more rights than its user has, as `sudo` and other programs with a
+        /// setuid bit give.
+        new_privileges: bool = false, Answer, Replaced;
+        /// Open files of a process.
+        files_max: Option<u64> = None, OrNone<Number>, Replaced, bounds = (16, 1_000_000_000),
+            sample = "4096";
+        /// Processes and threads of its user.
+        processes_max: Option<u64> = None, OrNone<Number>, Replaced,
+            bounds = (1, 1_000_000_000), sample = "256";
+        /// How it gets a place to listen at.
+        listen: AppListen = AppListen::Port, Text, Replaced, sample = r#""socket""#,
+            above = ABOUT_LISTEN;
+        /// How to know that it is ready.
+        ready: AppReady = AppReady::Auto, AppReadyWays, Started, sample = r#"{ http = "/up" }"#,
+            above = ABOUT_READY;
+        /// It sends `WATCHDOG=1` so often, or is replaced.
+        watchdog: Option<Duration> = None, OrNone<Positive>, Replaced, sample = r#""30s""#;
+        /// Paths that are asked for once before the first request is let in.
+        warm_up: Vec<String> = Vec::new(), PathList, Started, sample = r#"["/", "/catalogue"]"#;
+        /// A file for what it writes, instead of the server's log.
+        log: Option<PathBuf> = None, OrNone<FullPath>, Started,
+            sample = r#""/var/log/shop.log""#;
+        /// It is ready by then, or it has failed.
+        start_timeout: Duration = Duration::from_secs(30), Positive, Started,
+            above = "Starts and ends.";
+        /// What it is asked to stop with.
+        stop_signal: Signal = Signal::Term, StopSignal, Started;
+        /// Then it is killed, with all it has started.
+        stop_timeout: Duration = Duration::from_secs(10), Span, Started;
+    }
 }
+
+section! { for apps::Options {
+    /// Processes that are kept when no requests come.
+    min => (min): usize, Number, Live, bounds = (0, PROCESSES_MAX), sample = "1",
+        above = "How many, and who waits.";
+    /// Never more; `"none"`: as many as `[front]` lets it have.
+    max => (max): Option<usize>, OrNone<Number>, Live, bounds = (1, PROCESSES_MAX),
+        sample = "8";
+    /// Requests at a time in one process.
+    concurrency => (concurrency): usize, Number, Live, bounds = (1, MANY);
+    /// Where requests wait: any of the queues. With `"paced"` a request waits for 30 s at most;
+    /// `{ timeout = "10s" }` is a fixed time instead.
+    queue => (queue): queue::Options, AppQueue, Live, sample = r#"{ kind = "paced", max = 100 }"#;
+    /// Also start one more when waits are expected to be longer.
+    target_wait => (target_wait): Option<Duration>, OrNone<Positive>, Live,
+        sample = r#""500ms""#;
+    /// Processes above `min` that were not used for so long are stopped; or `"none"`.
+    idle_after => (idle_after): Option<Duration>, OrNone<Positive>, Live;
+    /// A process is replaced after as many requests, give or take a tenth.
+    requests_max => (requests_max): Option<u64>, OrNone<Number>, Live,
+        bounds = (1, 1_000_000_000_000), sample = "5_000";
+    /// A process is replaced after so long, give or take a tenth.
+    life_max => (life_max): Option<Duration>, OrNone<Positive>, Live, sample = r#""24h""#;
+    /// A process that uses more is replaced when no request is disturbed.
+    memory_soft => (memory_soft): Option<u64>, OrNone<Size>, Live, bounds = (MIB, SIZE_MAX),
+        sample = r#""384MiB""#;
+    /// A process that uses more is killed.
+    memory_hard => (memory_hard): Option<u64>, OrNone<Size>, Live, bounds = (MIB, SIZE_MAX),
+        sample = r#""512MiB""#;
+    /// One that ends sooner, without having answered a request, has failed to start.
+    uptime_min => (uptime_min): Duration, Span, Live;
+    /// Pause after a start that failed, doubled with each.
+    backoff_first => (backoff_first): Duration, Positive, Live;
+    /// The longest pause.
+    backoff_max => (backoff_max): Duration, Positive, Live;
+    /// Starts of new code that fail before the old is kept.
+    deploy_tries => (deploy_tries): u32, Number, Live, bounds = (1, 100);
+    /// How long a process has to finish its requests before it is stopped.
+    drain_timeout => (drain_timeout): Duration, Span, Live;
+    /// A process is replaced after as many time-outs,
+    timeouts_max => (timeouts_max): u32, Number, Live, bounds = (1, 1_000_000);
+    /// each so close to the one before.
+    timeouts_window => (timeouts_window): Duration, Positive, Live;
+} }
+
+section! {
+    /// How requests are treated.
+    #[derive(Clone, PartialEq, Eq, Debug)]
+    pub struct Http {
+        plain {
+            /// The cookie that leads back to the same process; none for none.
+            sticky: Option<String> = None;
+            /// How long connections that became something else may go on when their
+            /// process has to go.
+            upgrade_grace: Duration = Duration::from_secs(30);
+            /// Such a connection ends when nothing was said on it for so long.
+            upgrade_idle: Option<Duration> = None;
+        }
+        /// What an app may take for a request, from the grant of a place to the end of the
+        /// answer.
+        request_timeout: Option<Duration> = None, OrNone<Positive>, Requests,
+            sample = r#""60s""#, above = "Requests.";
+        /// Bytes of a request's body.
+        body_max: u64 = 1 << 30, Size, Requests, bounds = (0, SIZE_MAX);
+        /// Requests are read before they take a place; `"auto"`: if `concurrency` is 4 or less.
+        buffers_requests: Option<bool> = None, Or<Answer, AutoWord>, Requests,
+            name = "buffer_requests";
+        /// Answers give their place back before they are sent; the same.
+        buffers_responses: Option<bool> = None, Or<Answer, AutoWord>, Requests,
+            name = "buffer_responses";
+        /// Connections to a process that are idle for so long are closed.
+        keep_alive: Duration = Duration::from_millis(1500), Span, Live;
+        /// What failed without harm is tried once more, in another process.
+        retries: bool = true, Answer, Requests, name = "retry";
+        /// Answers say in `Server-Timing` how long they waited and took.
+        tells_timing: bool = false, Answer, Requests, name = "timing";
+    }
+}
+
+section! {
+    /// How to know that a process is well.
+    #[derive(Clone, PartialEq, Eq, Debug)]
+    pub struct Health {
+        /// What it is asked for.
+        path: String = String::new(), UrlPath, Live, usual = "has to be given";
+        /// How often.
+        every: Duration = Duration::from_secs(10), Positive, Live;
+        /// How long it has for an answer.
+        timeout: Duration = Duration::from_secs(2), Positive, Live;
+        /// After as many failures in a row the process is replaced.
+        fails: u32 = 3, Number, Live, bounds = (1, 1000);
+    }
+}
+
+/// What the sample file says of `listen`.
+const ABOUT_LISTEN: &str = "\
+Where it listens:
+  \"socket\"   at the path RIDEAU_SOCKET; the default if `exec` or `env` name {socket}
+  \"port\"     at the port PORT of the loopback; the default for all others
+  \"inherit\"  rideau does, and it has that as file 3 with LISTEN_FDS=1, as systemd passes it on
+  an address such as \"127.0.0.1:9000\": always there, so there is one process only";
+
+/// What the sample file says of `ready`.
+const ABOUT_READY: &str = "\
+When it is ready:
+  \"auto\"       when it sends READY=1 to NOTIFY_SOCKET; or, if it sends nothing, when it listens,
+               and with \"inherit\" when it answers
+  \"connect\"    when it listens
+  \"http\"       when it answers `health.path`, or else /; { http = \"/up\" } for another path
+  \"notify\"     when it sends READY=1
+  { line = … } when it writes a line with this text in it";
+
+const PROCESSES_MAX: u64 = 100_000;
+const MANY: u64 = 1_000_000;
+const MIB: u64 = 1 << 20;
+/// No machine has more.
+const SIZE_MAX: u64 = 1 << 50;
 
 /// How a process gets a place to listen at.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -106,81 +269,18 @@ pub enum AppReady {
     Line(String),
 }
 
-/// How requests are treated.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Http {
-    /// A request takes no longer, from its grant to the end of the answer's
-    /// head.
-    pub request_timeout: Option<Duration>,
-    /// A request has no more bytes than this.
-    pub body_max: u64,
-    /// Requests are read before they take a place; none for as fits the
-    /// concurrency.
-    pub buffers_requests: Option<bool>,
-    /// Answers give their place back before they are sent; none for as fits
-    /// the concurrency.
-    pub buffers_responses: Option<bool>,
-    /// A connection to a process that is idle for so long is closed.
-    pub keep_alive: Duration,
-    /// What failed without harm is tried once more.
-    pub retries: bool,
-    /// The cookie that leads back to the same process; none for none.
-    pub sticky: Option<String>,
-    /// How long connections that became something else may go on when their
-    /// process has to go.
-    pub upgrade_grace: Duration,
-    /// Such a connection ends when nothing was said on it for so long.
-    pub upgrade_idle: Option<Duration>,
-    /// Answers say how long they waited and took.
-    pub tells_timing: bool,
-}
-
-/// How to know that a process is well.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Health {
-    /// What it is asked for.
-    pub path: String,
-    /// How often.
-    pub every: Duration,
-    /// How long it has for an answer.
-    pub timeout: Duration,
-    /// As many that fail in a row end it.
-    pub fails: u32,
-}
-
 impl AppConfig {
     /// This command, with everything else as it usually is.
     pub fn new(name: &str, command: Vec<String>) -> Self {
-        let listen = AppListen::usual(command.iter());
         Self {
             name: name.into(),
-            hosts: Vec::new(),
-            paths: vec!["/".into()],
-            strips_path: false,
             run: RunSpec {
+                listen: AppListen::usual(command.iter()),
                 shown: command.clone(),
                 command,
-                root: None,
-                env: Vec::new(),
-                user: None,
-                group: None,
-                umask: None,
-                new_privileges: false,
-                files_max: None,
-                processes_max: None,
-                listen,
-                ready: AppReady::Auto,
-                watchdog: None,
-                warm_up: Vec::new(),
-                start_timeout: Duration::from_secs(30),
-                stop_timeout: Duration::from_secs(10),
-                stop_signal: Signal::Term,
-                log: None,
+                ..RunSpec::default()
             },
-            options: apps::Options::default(),
-            http: Http::default(),
-            restart_dir: Some("tmp".into()),
-            health: None,
+            ..Self::default()
         }
     }
 }
@@ -208,23 +308,6 @@ impl AppListen {
         match words.any(|word| word.contains("{socket}") || word.contains("$SOCKET")) {
             true => Self::Socket,
             false => Self::Port,
-        }
-    }
-}
-
-impl Default for Http {
-    fn default() -> Self {
-        Self {
-            request_timeout: None,
-            body_max: 1 << 30,
-            buffers_requests: None,
-            buffers_responses: None,
-            keep_alive: Duration::from_millis(1500),
-            retries: true,
-            sticky: None,
-            upgrade_grace: Duration::from_secs(30),
-            upgrade_idle: None,
-            tells_timing: false,
         }
     }
 }

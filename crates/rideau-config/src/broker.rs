@@ -4,54 +4,116 @@ use std::time::Duration;
 
 use rideau_core::{Side, broker, meter, queue, valve};
 
-use super::options;
+use super::core_options::{Meters, Protector, Queue, Valve};
+use super::kinds::{Kind, Maybe, Number, Positive, Text, Word, Words, spelled};
 use super::section::Section;
+use super::shown::Rows;
+use super::table::{Form, Key, Keyed, section};
 
-/// A broker and its options.
-#[derive(Clone, PartialEq, Debug)]
-pub struct BrokerConfig {
-    /// The name.
-    pub name: String,
-    /// The group it is in.
-    pub group: Option<String>,
-    /// Where both sides wait, and what watches them. The meter that tells
-    /// regulators is not among them: see [`Config::broker_options`].
-    ///
-    /// [`Config::broker_options`]: super::Config::broker_options
-    pub options: BrokerParts,
+section! {
+    /// A broker and its options.
+    #[derive(Clone, PartialEq, Debug)]
+    pub struct BrokerConfig {
+        plain {
+            /// The name.
+            name: String = String::new();
+        }
+        flatten {
+            /// Where both sides wait, and what watches them. The meter that tells
+            /// regulators is not among them: see [`Config::broker_options`].
+            ///
+            /// [`Config::broker_options`]: super::Config::broker_options
+            options: BrokerParts = BrokerParts::default();
+        }
+        /// `ASK @shops` asks any broker of the group.
+        group: Option<String> = None, Maybe<Text>, Live, usual = "none", sample = r#""shops""#;
+    }
 }
 
-/// The options of a broker, part by part.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct BrokerParts {
-    /// Where asks wait.
-    pub asks: queue::Options,
-    /// Where offers wait.
-    pub offers: queue::Options,
-    /// What is told how long they wait.
-    pub meters: Vec<meter::Options>,
-    /// What refuses at admission.
-    pub protect: Option<meter::Pie>,
-    /// The meters are fed after this many inputs.
-    pub read_after: u32,
+section! {
+    /// The options of a broker, part by part.
+    #[derive(Clone, PartialEq, Eq, Debug)]
+    pub struct BrokerParts {
+        /// Where asks wait.
+        asks: queue::Options = core().asks, Queue, Live, above = ABOUT_ASKS, sample = concat!(
+            r#"{ kind = "bounded-codel", target = "100ms", interval = "1s", "#,
+            r#"wait_max = "200ms", order = "adaptive", slow = "100ms", min = 0, max = 2_000, "#,
+            r#"overflow = "newest", fair_by = "flow", flows_max = 1024, "#,
+            r#"weights = { storefront = 3 }, sparse_first = false }"#,
+        );
+        /// Where offers wait.
+        offers: queue::Options = core().offers, Queue, Live,
+            sample = r#"{ kind = "timeout", timeout = "30s", order = "lifo" }"#;
+        /// What watches: a kind, or a table with its numbers.
+        meters: Vec<meter::Options> = core().meters, Meters, Live, sample = concat!(
+            "[\n",
+            "    { kind = \"overload\", alarm = \"overload\", target = \"100ms\", ",
+            "interval = \"1s\" },\n",
+            "    \"underload\",\n",
+            "    { kind = \"better\", ask_upper = \"5s\", offer_upper = \"5s\", ",
+            "update = \"100ms\" },\n",
+            "]",
+        );
+        /// Refuses at admission by chance when waits grow.
+        protect: Option<meter::Pie> = None, Maybe<Protector>, Live, usual = "none",
+            sample = concat!(
+                r#"{ ask = { target = "100ms", interval = "1s" }, "#,
+                r#"offer = { target = "100ms", interval = "1s" }, update = "100ms", "#,
+                "min = 20, max = 5_000, probes = 1 }",
+            );
+        /// Meters look at every so many inputs.
+        read_after: u32 = core().read_after, Number, Live, bounds = (1, READ_AFTER_MAX);
+    }
 }
 
-/// A regulator, and what it learns from.
-#[derive(Clone, PartialEq, Debug)]
-pub struct RegulatorConfig {
-    /// The name.
-    pub name: String,
-    /// Whose leads it is told.
-    pub feed: Option<Feed>,
-    /// Where asks wait.
-    pub queue: queue::Options,
-    /// What decides whether one more lease may be granted.
-    pub valve: valve::Options,
-    /// What is told how long they wait.
-    pub meters: Vec<meter::Options>,
-    /// The meters are fed after this many inputs.
-    pub read_after: u32,
+section! {
+    /// A regulator, and what it learns from.
+    #[derive(Clone, PartialEq, Debug)]
+    pub struct RegulatorConfig {
+        plain {
+            /// The name.
+            name: String = String::new();
+            /// Whose leads it is told.
+            feed: Option<Feed> = None;
+        }
+        /// The broker whose leads it learns from.
+        broker => (feed): Option<Feed>, FeedKey, Live, usual = "none", sample = r#""checkout""#;
+        /// Another regulator to learn from instead.
+        regulator => (feed): Option<Feed>, FeedKey, Live, usual = "none";
+        /// Whose lead.
+        side => (feed): Option<Feed>, FeedKey, Live, usual = r#""ask""#, sample = r#""ask""#,
+            form = Form::Words(Side::WORDS);
+        /// How often it is told.
+        update => (feed): Option<Feed>, FeedKey, Live, usual = r#""100ms""#,
+            sample = r#""200ms""#, form = Form::Positive;
+        /// Where asks wait.
+        queue: queue::Options = queue::Options::default(), Queue, Live,
+            sample = r#"{ kind = "timeout", timeout = "200ms" }"#;
+        /// What decides whether one more may run.
+        valve: valve::Options = valve::Options::Open(valve::Open::default()), Valve, Live,
+            usual = "has to be given",
+            sample = r#"{ kind = "relative", target = "100ms", min = 4, max = 16 }"#;
+        /// What is told how long asks wait.
+        meters: Vec<meter::Options> = Vec::new(), Meters, Live;
+        /// Meters look at every so many inputs.
+        read_after: u32 = core().read_after, Number, Live, bounds = (1, READ_AFTER_MAX);
+    }
 }
+
+/// What the sample file says of the queues of a broker.
+const ABOUT_ASKS: &str = "\
+All that a queue has besides its kind, with the defaults:
+  order         \"fifo\", \"lifo\", or \"adaptive\": the newest once the oldest waited `slow`
+  slow          100ms
+  min           0: none is shed while so few wait
+  max           65_536: as many may wait; \"none\" for no limit
+  overflow      \"newest\" is refused when there is no room, or \"oldest\" makes room
+  fair_by       default none: turns by \"flow\", or by \"hash:64\" over so many lines
+  flows_max     1024: flows with a line of their own
+  weights       default none: turns that count more than one
+  sparse_first  false: a flow that asks seldom has the first turn";
+
+spelled! { Side { Ask "ask", Offer "offer" } }
 
 /// What a regulator is told by a broker or another regulator.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -73,93 +135,82 @@ pub enum Source {
     Regulator(String),
 }
 
-const SIDES: &[&str] = &["ask", "offer"];
 /// Meters count inputs by a number of this size.
-const READ_AFTER_MAX: u32 = 1_000_000;
+const READ_AFTER_MAX: u64 = 1_000_000;
+
+/// The defaults of the core.
+fn core() -> broker::Options {
+    broker::Options::default()
+}
+
+/// What a regulator learns from, of which each key says a part.
+struct FeedKey;
+
+impl Kind<Option<Feed>> for FeedKey {
+    const FORM: Form = Form::Text;
+
+    fn read(section: &Section<'_>, _: &Key) -> Option<Option<Feed>> {
+        Feed::read(section).map(Some)
+    }
+
+    fn show(value: &Option<Feed>, key: &Key, rows: &mut Rows) {
+        let Some(feed) = value else {
+            return;
+        };
+        let (source, name) = feed.source.named();
+        match key.name {
+            "side" => Word::show(&feed.side, key, rows),
+            "update" => Positive::show(&feed.update, key, rows),
+            named if named == source => rows.text(source, name),
+            _ => (),
+        }
+    }
+}
 
 impl BrokerConfig {
     /// A broker with the defaults of the core.
     pub fn new(name: &str) -> Self {
-        let broker::Options {
-            asks,
-            offers,
-            meters,
-            read_after,
-        } = broker::Options::default();
         Self {
             name: name.into(),
-            group: None,
-            options: BrokerParts {
-                asks,
-                offers,
-                meters,
-                protect: None,
-                read_after,
-            },
+            ..Self::default()
         }
     }
 
     pub(super) fn read(name: &str, section: &Section<'_>) -> Self {
-        let default = Self::new(name).options;
-        let meters = options::meters(section, "meters").unwrap_or_default();
-        options::check_meters(section, "meters", &meters);
-        let protect = match options::protect(section, "protect") {
-            Some(meter::Options::Pie(pie)) => Some(pie),
-            _ => None,
-        };
-        let read_after = section.number("read_after", 1..=READ_AFTER_MAX);
-        Self {
-            name: name.into(),
-            group: section.text("group"),
-            options: BrokerParts {
-                asks: options::queue(section, "asks").unwrap_or(default.asks),
-                offers: options::queue(section, "offers").unwrap_or(default.offers),
-                meters,
-                protect,
-                read_after: read_after.unwrap_or(default.read_after),
-            },
-        }
+        let mut broker = Self::new(name);
+        broker.read_keys(section);
+        broker
     }
 }
 
 impl RegulatorConfig {
     pub(super) fn read(name: &str, section: &Section<'_>) -> Option<Self> {
-        let meters = options::meters(section, "meters").unwrap_or_default();
-        options::check_meters(section, "meters", &meters);
         if !section.has("valve") {
             let message = format!("regulator `{name}` has no `valve`");
             let hint = "write valve = { kind = \"open\", max = 10 }, or another kind";
             section.notes.error(section.at.clone(), message, hint);
         }
-        let read_after = section.number("read_after", 1..=READ_AFTER_MAX);
-        let feed = Feed::read(section);
-        let queue = options::queue(section, "queue").unwrap_or_default();
-        let valve = options::valve(section, "valve")?;
-        if feed.is_none() && needs_leads(&valve) {
+        let mut regulator = Self::default();
+        regulator.read_keys(section);
+        regulator.name = name.into();
+        regulator.valve = Valve::read(section, Self::key("valve"))?;
+        if regulator.feed.is_none() && needs_leads(&regulator.valve) {
             let message = format!(
                 "the valve {:?} learns from leads, and nothing tells it",
-                valve.kind()
+                regulator.valve.kind()
             );
             let hint = "write broker = \"NAME\" or regulator = \"NAME\", unless clients tell it \
                         with REG.UPDATE";
             section.notes.warn(section.at("valve"), message, hint);
         }
-        Some(Self {
-            name: name.into(),
-            feed,
-            queue,
-            valve,
-            meters,
-            read_after: read_after.unwrap_or(broker::Options::default().read_after),
-        })
+        Some(regulator)
     }
 }
 
 impl Feed {
     fn read(section: &Section<'_>) -> Option<Self> {
-        let sides = [Side::Ask, Side::Offer];
-        let side = section.word("side", SIDES);
-        let update = section.positive_span("update");
+        let side = Word::read(section, RegulatorConfig::key("side"));
+        let update = Positive::read(section, RegulatorConfig::key("update"));
         for key in ["side", "update"] {
             let is_fed = section.has("broker") || section.has("regulator");
             if let Some(entry) = section.entry(key).filter(|_| !is_fed) {
@@ -180,13 +231,9 @@ impl Feed {
         };
         Some(Self {
             source,
-            side: side.map_or(Side::Ask, |at| sides[at]),
+            side: side.unwrap_or(Side::Ask),
             update: update.unwrap_or(meter::Entry::UPDATE),
         })
-    }
-
-    pub(super) fn side_word(&self) -> &'static str {
-        SIDES[self.side as usize]
     }
 }
 

@@ -4,39 +4,65 @@ use std::path::PathBuf;
 
 use rideau_process::{Ready, Signal};
 
-use super::keys;
+use super::kinds::{Answer, Kind, Maybe, Path};
 use super::near::suggest_word;
 use super::section::{Section, kind_of};
+use super::shown::{Rows, quoted};
+use super::table::{Form, Key, Keyed, section};
 
-/// How to run a process for a member.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Exec {
-    /// The program and its words. `{socket}`, `{port}`, `{id}` and `{name}`
-    /// stand for what each process has of its own.
-    pub command: Vec<String>,
-    /// The same as it may be shown: variables of the file are not filled in.
-    pub shown: Vec<String>,
-    /// Variables it has besides ours.
-    pub env: Vec<(String, String)>,
-    /// Where it runs; none for where we do.
-    pub dir: Option<PathBuf>,
-    /// How to know that it is ready.
-    pub ready: Ready,
-    /// What it is asked to stop with.
-    pub stop_signal: Signal,
-    /// It may get more rights than its user has.
-    pub new_privileges: bool,
+section! {
+    /// How to run a process for a member.
+    #[derive(Clone, PartialEq, Eq, Debug)]
+    pub struct Exec {
+        plain {
+            /// The program and its words. `{socket}`, `{port}`, `{id}` and `{name}`
+            /// stand for what each process has of its own.
+            command: Vec<String> = Vec::new();
+            /// The same as it may be shown: variables of the file are not filled in.
+            shown: Vec<String> = Vec::new();
+        }
+        /// The program and its words; no shell reads them.
+        exec => (shown): Vec<String>, Command, Live, usual = "has to be given";
+        /// How to know that it is ready.
+        ready: Ready = Ready::Started, ReadyWays, Live, usual = "as its words tell";
+        /// Where it runs.
+        dir: Option<PathBuf> = None, Maybe<Path>, Live, usual = "where rideau runs";
+        /// Variables it has besides ours.
+        env: Vec<(String, String)> = Vec::new(), Env, Live, usual = "{}";
+        /// What it is asked to stop with.
+        stop_signal: Signal = Signal::Term, StopSignal, Live;
+        /// It may get more rights than its user has.
+        new_privileges: bool = false, Answer, Live;
+    }
 }
 
 /// The words of those ways to be ready that are a word.
 const READY: &[&str] = &["socket", "port", "notify", "started"];
+/// A line that says so.
+const LINE: &[Key] = &[Key {
+    name: "line",
+    help: &["It has written a line with this text in it; an {address} in it is its own."],
+    usual: "has to be given",
+    ..Key::BARE
+}];
+/// The names of signals.
+const SIGNALS: [&str; Signal::ALL.len()] = {
+    let mut words = [""; Signal::ALL.len()];
+    let mut at = 0;
+    while at < words.len() {
+        words[at] = Signal::ALL[at].word();
+        at += 1;
+    }
+    words
+};
 
 impl Exec {
     pub(super) fn read(part: &Section<'_>) -> Option<Self> {
         let (command, shown) = command(part)?;
-        let env = env(part);
+        let mut exec = Self::default();
+        exec.read_keys(part);
         let names = |what: &str| {
-            let values = env.iter().map(|(_, value)| value);
+            let values = exec.env.iter().map(|(_, value)| value);
             command.iter().chain(values).any(|text| text.contains(what))
         };
         let ready = match ready(part) {
@@ -59,14 +85,68 @@ impl Exec {
         Some(Self {
             command,
             shown,
-            env,
-            dir: part.text("dir").map(PathBuf::from),
             ready,
-            stop_signal: part
-                .made("stop_signal", stop_signal)
-                .unwrap_or(Signal::Term),
-            new_privileges: part.answer("new_privileges").unwrap_or(false),
+            ..exec
         })
+    }
+}
+
+/// A program and its words.
+pub(super) struct Command;
+/// Ways to be ready.
+struct ReadyWays;
+/// The variables of a program, which are not shown.
+pub(super) struct Env;
+/// The name of a signal.
+pub(super) struct StopSignal;
+
+impl Kind<Vec<String>> for Command {
+    const FORM: Form = Form::List(&Form::Text);
+
+    fn read(section: &Section<'_>, _: &Key) -> Option<Vec<String>> {
+        command(section).map(|(_, shown)| shown)
+    }
+
+    fn show(value: &Vec<String>, key: &Key, rows: &mut Rows) {
+        let list: Vec<_> = value.iter().map(|text| quoted(text)).collect();
+        rows.push(key.name, format!("[{}]", list.join(", ")));
+    }
+}
+
+impl Kind<Ready> for ReadyWays {
+    const FORM: Form = Form::Any(&[Form::Words(READY), Form::Table(LINE)]);
+
+    fn read(section: &Section<'_>, _: &Key) -> Option<Ready> {
+        ready(section)
+    }
+
+    fn show(value: &Ready, key: &Key, rows: &mut Rows) {
+        match value {
+            Ready::Line(text) => rows.below(key.name, |rows| rows.text("line", text)),
+            ready => rows.text(key.name, ready_word(ready)),
+        }
+    }
+}
+
+impl Kind<Vec<(String, String)>> for Env {
+    const FORM: Form = Form::Names(&Form::Text);
+
+    fn read(section: &Section<'_>, _: &Key) -> Option<Vec<(String, String)>> {
+        section.has("env").then(|| env(section))
+    }
+
+    fn show(_: &Vec<(String, String)>, _: &Key, _: &mut Rows) {}
+}
+
+impl Kind<Signal> for StopSignal {
+    const FORM: Form = Form::Words(&SIGNALS);
+
+    fn read(section: &Section<'_>, key: &Key) -> Option<Signal> {
+        section.made(key.name, stop_signal)
+    }
+
+    fn show(value: &Signal, key: &Key, rows: &mut Rows) {
+        rows.text(key.name, value.word());
     }
 }
 
@@ -90,7 +170,7 @@ pub(super) fn command(part: &Section<'_>) -> Option<(Vec<String>, Vec<String>)> 
 }
 
 /// The word of a way to be ready, as it is written; a line has none.
-pub(super) const fn ready_word(ready: &Ready) -> &'static str {
+const fn ready_word(ready: &Ready) -> &'static str {
     match ready {
         Ready::Socket => READY[0],
         Ready::Port => READY[1],
@@ -106,7 +186,7 @@ pub(super) const fn ready_word(ready: &Ready) -> &'static str {
 fn ready(part: &Section<'_>) -> Option<Ready> {
     let entry = part.entry("ready")?;
     if entry.item.is_table_like() {
-        let line = part.part("ready", "`ready`", keys::READY)?;
+        let line = part.part(Exec::key("ready"))?;
         let text = line.text("line");
         if !line.has("line") || text.as_deref() == Some("") {
             let message = "`ready` does not say what line to wait for";
@@ -136,10 +216,10 @@ fn ready(part: &Section<'_>) -> Option<Ready> {
     found.map(|at| ways[at].clone())
 }
 
-pub(super) fn stop_signal(word: &str) -> Result<Signal, (String, String)> {
+fn stop_signal(word: &str) -> Result<Signal, (String, String)> {
     Signal::of(word).ok_or_else(|| {
         let message = format!("`stop_signal` cannot be {word:?}");
-        (message, suggest_word(word, &Signal::ALL.map(Signal::word)))
+        (message, suggest_word(word, &SIGNALS))
     })
 }
 

@@ -8,34 +8,55 @@ use std::time::Duration;
 
 use rideau_core::apps::{self, EvictFor};
 
+use super::kinds::{List, Made, Number, Positive, Size, Span, Word, Written, spelled};
 use super::section::{At, Section};
-use super::server::{Made, address, note};
+use super::server::address;
+use super::table::{Key, section};
 
-/// Where HTTP comes in, and what all applications share.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct FrontConfig {
-    /// Where it speaks HTTP.
-    pub listen: Vec<SocketAddr>,
-    /// Where it does so within TLS.
-    pub tls_listen: Vec<SocketAddr>,
-    /// How many processes there may be.
-    pub limits: apps::Limits,
-    /// The networks whose clients say truly on whose behalf they ask.
-    pub trust: Vec<Network>,
-    /// How much is told of what went wrong.
-    pub error_pages: ErrorPages,
-    /// Bytes of the head of a request.
-    pub header_max: u64,
-    /// Fields of it.
-    pub headers_max: usize,
-    /// A head has come by then.
-    pub header_timeout: Duration,
-    /// A connection that asks for nothing is closed.
-    pub idle_timeout: Duration,
-    /// How long requests have to finish when the server stops.
-    pub shutdown_timeout: Duration,
-    /// Connections at a time.
-    pub connections_max: usize,
+section! {
+    /// Where HTTP comes in, and what all applications share.
+    #[derive(Clone, PartialEq, Eq, Debug)]
+    pub struct FrontConfig {
+        plain {
+            /// How many processes there may be.
+            limits: apps::Limits = usual_limits();
+        }
+        /// Where HTTP is spoken; without it the apps cannot be reached.
+        listen: Vec<SocketAddr> = Vec::new(), List, Restart, sample = r#"["127.0.0.1:3000"]"#;
+        /// The same within TLS, with the certificate of `[tls]`.
+        tls_listen: Vec<SocketAddr> = Vec::new(), List, Restart, sample = r#"["127.0.0.1:3443"]"#;
+        /// Processes of all apps together.
+        max => (limits.max): usize, Number, Live, bounds = (1, PROCESSES_MAX), sample = "24",
+            usual = "one for each 256 MiB of memory, and 6 at least";
+        /// As many more while others end, so that a replacement starts before what it
+        /// replaces is gone.
+        headroom => (limits.headroom): usize, Number, Live, bounds = (0, PROCESSES_MAX);
+        /// As many start at a time.
+        starts_max => (limits.starts_max): usize, Number, Live, bounds = (1, PROCESSES_MAX),
+            sample = "2", usual = "one for each core";
+        /// What making room should cost least of: time that requests wait for starts, or
+        /// `"count"`, the number of starts.
+        evict_for => (limits.evict_for): EvictFor, Word, Live;
+        /// An app that waits so long for room gets it from the app that has most over its
+        /// share; twice the time of a start if that is longer.
+        starve_min => (limits.starve_min): Duration, Span, Live;
+        /// Networks whose `X-Forwarded-*` is believed; from all others it is replaced.
+        trust: Vec<Network> = Vec::new(), List, Requests, sample = r#"["10.0.0.0/8", "::1"]"#;
+        /// `"detailed"` shows what is known of a start that failed: for developers.
+        error_pages: ErrorPages = ErrorPages::Short, Word, Requests;
+        /// Bytes of the head of a request.
+        header_max: u64 = 64 << 10, Size, Connections, bounds = (1024, 16 << 20);
+        /// Fields of the head.
+        headers_max: usize = 100, Number, Connections, bounds = (1, 10_000);
+        /// The head has come by then.
+        header_timeout: Duration = Duration::from_secs(10), Positive, Connections;
+        /// Connections that ask for nothing are closed.
+        idle_timeout: Duration = Duration::from_secs(75), Positive, Connections;
+        /// How long requests have to finish when the server stops.
+        shutdown_timeout: Duration = Duration::from_secs(30), Span, Live;
+        /// Connections at a time.
+        connections_max: usize = 10_000, Number, Live, bounds = (1, 10_000_000);
+    }
 }
 
 /// Addresses that begin alike.
@@ -57,66 +78,14 @@ pub enum ErrorPages {
     Detailed,
 }
 
-const EVICT_FOR: &[&str] = &["latency", "count"];
-const ERROR_PAGES: &[&str] = &["short", "detailed"];
+const PROCESSES_MAX: u64 = 100_000;
 /// One process for as much memory, if the file does not say how many.
 const MEMORY_OF_ONE: u64 = 256 << 20;
 
-impl Default for FrontConfig {
-    fn default() -> Self {
-        Self {
-            listen: Vec::new(),
-            tls_listen: Vec::new(),
-            limits: apps::Limits {
-                max: usual_max(),
-                starts_max: thread::available_parallelism().map_or(2, usize::from),
-                ..apps::Limits::default()
-            },
-            trust: Vec::new(),
-            error_pages: ErrorPages::Short,
-            header_max: 64 << 10,
-            headers_max: 100,
-            header_timeout: Duration::from_secs(10),
-            idle_timeout: Duration::from_secs(75),
-            shutdown_timeout: Duration::from_secs(30),
-            connections_max: 10_000,
-        }
-    }
-}
+spelled! { EvictFor { Latency "latency", Count "count" } }
+spelled! { ErrorPages { Short "short", Detailed "detailed" } }
 
 impl FrontConfig {
-    pub(super) fn read(section: &Section<'_>) -> Self {
-        let default = Self::default();
-        let trust = section.list("trust").unwrap_or_default();
-        let trust = trust.iter();
-        let pages = [ErrorPages::Short, ErrorPages::Detailed];
-        let pages = section.word("error_pages", ERROR_PAGES).map(|at| pages[at]);
-        let positive = |key, default| section.positive_span(key).unwrap_or(default);
-        Self {
-            listen: addresses(section, "listen"),
-            tls_listen: addresses(section, "tls_listen"),
-            limits: limits(section, default.limits),
-            trust: trust
-                .filter_map(|(text, at)| note(section, at, network(text)))
-                .collect(),
-            error_pages: pages.unwrap_or(default.error_pages),
-            header_max: section
-                .size("header_max", 1024..=16 << 20)
-                .unwrap_or(default.header_max),
-            headers_max: section
-                .number("headers_max", 1..=10_000)
-                .unwrap_or(default.headers_max),
-            header_timeout: positive("header_timeout", default.header_timeout),
-            idle_timeout: positive("idle_timeout", default.idle_timeout),
-            shutdown_timeout: section
-                .span("shutdown_timeout")
-                .unwrap_or(default.shutdown_timeout),
-            connections_max: section
-                .number("connections_max", 1..=10_000_000)
-                .unwrap_or(default.connections_max),
-        }
-    }
-
     /// Every address of the section, with its key and place.
     pub(super) fn addresses(section: &Section<'_>) -> Vec<(&'static str, SocketAddr, At)> {
         let mut all = Vec::new();
@@ -125,20 +94,10 @@ impl FrontConfig {
             ("tls_listen", "front.tls_listen"),
         ] {
             for (text, at) in section.list(key).unwrap_or_default() {
-                all.extend(address(&text).ok().map(|address| (name, address, at)));
+                all.extend(address(&text).map(|address| (name, address, at)));
             }
         }
         all
-    }
-
-    /// What evictions spare, as it is written.
-    pub(super) const fn evict_word(&self) -> &'static str {
-        EVICT_FOR[self.limits.evict_for as usize]
-    }
-
-    /// How much is told, as it is written.
-    pub(super) const fn pages_word(&self) -> &'static str {
-        ERROR_PAGES[self.error_pages as usize]
     }
 }
 
@@ -164,29 +123,21 @@ impl fmt::Display for Network {
     }
 }
 
-fn addresses(section: &Section<'_>, key: &str) -> Vec<SocketAddr> {
-    let list = section.list(key).unwrap_or_default();
-    let places = list.iter();
-    places
-        .filter_map(|(text, at)| note(section, at, address(text)))
-        .collect()
+impl Written for Network {
+    fn make(text: &str, _: &Key) -> Made<Self> {
+        network(text)
+    }
+
+    fn word(&self) -> String {
+        self.to_string()
+    }
 }
 
-fn limits(section: &Section<'_>, default: apps::Limits) -> apps::Limits {
-    const PROCESSES_MAX: usize = 100_000;
-    let count = |key, least, default| {
-        let number = section.number(key, least..=PROCESSES_MAX);
-        number.unwrap_or(default)
-    };
-    let evict_for = section.word("evict_for", EVICT_FOR);
+fn usual_limits() -> apps::Limits {
     apps::Limits {
-        max: count("max", 1, default.max),
-        headroom: count("headroom", 0, default.headroom),
-        starts_max: count("starts_max", 1, default.starts_max),
-        evict_for: evict_for.map_or(default.evict_for, |at| {
-            [EvictFor::Latency, EvictFor::Count][at]
-        }),
-        starve_min: section.span("starve_min").unwrap_or(default.starve_min),
+        max: usual_max(),
+        starts_max: thread::available_parallelism().map_or(2, usize::from),
+        ..apps::Limits::default()
     }
 }
 

@@ -4,27 +4,36 @@ use std::time::Duration;
 
 use rideau_core::queue;
 
-use super::options;
+use super::core_options::Queue;
+use super::kinds::{Kind, Number, Positive};
 use super::pattern::fits;
 use super::section::Section;
+use super::shown::Rows;
+use super::table::{Form, Key, Keyed, section};
 
-/// How many units each key of a pattern has.
-///
-/// The first rule of the file that fits a key is the key's.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct LockRule {
-    /// The keys, with `*` for any letters.
-    pub pattern: String,
-    /// Units in each bucket.
-    pub per: u64,
-    /// How many buckets.
-    pub buckets: Buckets,
-    /// This many keys may be known: those that no client wants are forgotten first.
-    pub keys_max: usize,
-    /// A key without a holder is forgotten after this, or sooner to make room.
-    pub idle_forget: Duration,
-    /// Where callers wait for units.
-    pub queue: queue::Options,
+section! {
+    /// How many units each key of a pattern has.
+    ///
+    /// The first rule of the file that fits a key is the key's.
+    #[derive(Clone, PartialEq, Eq, Debug)]
+    pub struct LockRule {
+        plain {
+            /// The keys, with `*` for any letters.
+            pattern: String = "*".into();
+        }
+        /// Units in each bucket.
+        per: u64 = 1, Number, Live, bounds = (1, MOST), sample = "50";
+        /// How many buckets a key has: `"client"` if each call says so, or a number, and
+        /// then calls need not.
+        buckets: Buckets = Buckets::Client, BucketCount, Live, bounds = (1, MOST);
+        /// As many keys may be held or waited for.
+        keys_max: usize = 1_000_000, Number, Live, bounds = (1, MOST);
+        /// A key that is not held is forgotten after this, or sooner to make room.
+        idle_forget: Duration = Duration::from_secs(10), Positive, Live;
+        /// Where callers wait for units: `LOCK` with `WAIT`.
+        queue: queue::Options = queue::Options::default(), Queue, Live,
+            sample = r#"{ kind = "paced", wait_cap = "20s" }"#;
+    }
 }
 
 /// How many buckets the keys of a rule have.
@@ -39,17 +48,34 @@ pub enum Buckets {
 /// Products of units and buckets stay far from overflow.
 const MOST: u64 = 1_000_000_000;
 
+/// A number of buckets, or `"client"`.
+struct BucketCount;
+
+impl Kind<Buckets> for BucketCount {
+    const FORM: Form = Form::Any(&[Form::Words(&["client"]), Form::Number]);
+
+    fn read(section: &Section<'_>, key: &Key) -> Option<Buckets> {
+        if section.is_word(key.name, "client") {
+            return Some(Buckets::Client);
+        }
+        Number::read_or(section, key, ", or \"client\"").map(Buckets::Fixed)
+    }
+
+    fn show(value: &Buckets, key: &Key, rows: &mut Rows) {
+        match value {
+            Buckets::Client => rows.text(key.name, "client"),
+            Buckets::Fixed(buckets) => Number::show(buckets, key, rows),
+        }
+    }
+}
+
 impl LockRule {
     /// One unit for each key that the pattern fits, in as many buckets as the
     /// client says.
     pub fn new(pattern: &str) -> Self {
         Self {
             pattern: pattern.into(),
-            per: 1,
-            buckets: Buckets::Client,
-            keys_max: 1_000_000,
-            idle_forget: Duration::from_secs(10),
-            queue: queue::Options::default(),
+            ..Self::default()
         }
     }
 
@@ -59,25 +85,8 @@ impl LockRule {
     }
 
     pub(super) fn read(pattern: &str, section: &Section<'_>) -> Self {
-        let default = Self::new(pattern);
-        let is_client = section
-            .entry("buckets")
-            .is_some_and(|entry| entry.item.as_str() == Some("client"));
-        let buckets = if is_client {
-            None
-        } else {
-            section.number_or("buckets", 1..=MOST, ", or \"client\"")
-        };
-        let keys_max = section.number("keys_max", 1..=MOST as usize);
-        Self {
-            per: section.number("per", 1..=MOST).unwrap_or(default.per),
-            buckets: buckets.map_or(Buckets::Client, Buckets::Fixed),
-            keys_max: keys_max.unwrap_or(default.keys_max),
-            idle_forget: section
-                .positive_span("idle_forget")
-                .unwrap_or(default.idle_forget),
-            queue: options::queue(section, "queue").unwrap_or(default.queue),
-            pattern: default.pattern,
-        }
+        let mut rule = Self::new(pattern);
+        rule.read_keys(section);
+        rule
     }
 }

@@ -7,9 +7,10 @@ use std::fmt::{self, Write};
 
 use super::Config;
 use super::human::count;
-use super::keys::{self, Change};
+use super::parts::{self, PARTS, Part};
 use super::pool::Member;
-use super::rows::quoted_key;
+use super::shown::quoted_key;
+use super::table::{Change, Effect};
 
 /// All that a new config would change.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -61,18 +62,6 @@ pub struct Live {
     pub waiting: usize,
 }
 
-/// The parts of a config that have names, in the order they are shown.
-const NAMED: &[&str] = &[
-    "user",
-    "pool",
-    "group",
-    "broker",
-    "regulator",
-    "lock",
-    "range",
-    "view",
-    "app",
-];
 /// Shown instead of what must not be.
 const HIDDEN: &str = "(hidden)";
 /// What any change of a view means.
@@ -87,10 +76,11 @@ const VALUE_MAX: usize = 40;
 pub fn plan(old: &Config, new: &Config, now: Option<&Now>) -> Plan {
     let (before, after) = (Rows::of(old), Rows::of(new));
     let mut steps = Vec::new();
-    for part in ["server", "limits", "tls", "log", "store", "front"] {
-        changes(&before, &after, &[part], now, &mut steps);
+    for part in PARTS.iter().filter(|part| !part.is_named) {
+        changes(&before, &after, &[part.name], now, &mut steps);
     }
-    for kind in NAMED {
+    for part in PARTS.iter().filter(|part| part.is_named) {
+        let kind = part.name;
         let (gone, come) = (before.names(kind), after.names(kind));
         for name in gone.iter().filter(|name| !come.contains(name)) {
             steps.push(leave(kind, name, now));
@@ -109,7 +99,7 @@ pub fn plan(old: &Config, new: &Config, now: Option<&Now>) -> Plan {
                 .cloned()
                 .collect()
         };
-        if *kind == "lock" && stay(&gone, &come) != stay(&come, &gone) {
+        if kind == "lock" && stay(&gone, &come) != stay(&come, &gone) {
             steps.push(PlanStep {
                 path: "lock".into(),
                 old: Some(gone.join(", ")),
@@ -203,38 +193,10 @@ impl Rows {
             keys.iter().map(|key| key.get().to_owned()).collect()
         };
         let rows = config.rows().into_iter();
-        let names = |kind| -> Vec<String> {
-            match kind {
-                "user" => config.users.iter().map(|user| user.name.clone()).collect(),
-                "pool" => config.pools.iter().map(|pool| pool.name.clone()).collect(),
-                "group" => config
-                    .groups
-                    .iter()
-                    .map(|group| group.name.clone())
-                    .collect(),
-                "broker" => config
-                    .brokers
-                    .iter()
-                    .map(|broker| broker.name.clone())
-                    .collect(),
-                "regulator" => config
-                    .regulators
-                    .iter()
-                    .map(|one| one.name.clone())
-                    .collect(),
-                "range" => config.ranges.iter().map(|one| one.name.clone()).collect(),
-                "view" => config.views.iter().map(|view| view.name.clone()).collect(),
-                "app" => config.apps.iter().map(|app| app.name.clone()).collect(),
-                _ => config
-                    .locks
-                    .iter()
-                    .map(|lock| lock.pattern.clone())
-                    .collect(),
-            }
-        };
+        let names = |part: &Part| (part.names)(config).into_iter().map(Into::into).collect();
         Self {
             rows: rows.map(|(key, value)| (path(&key), value)).collect(),
-            names: NAMED.iter().map(|kind| (*kind, names(*kind))).collect(),
+            names: PARTS.iter().map(|part| (part.name, names(part))).collect(),
         }
     }
 
@@ -279,20 +241,19 @@ fn changes(
 
 fn step(path: &[String], old: Option<String>, new: Option<String>, now: Option<&Now>) -> PlanStep {
     let parts: Vec<&str> = path.iter().map(String::as_str).collect();
-    let change = keys::change(&parts).unwrap_or(Change::Live);
+    let effect = parts::effect(&parts).unwrap_or(Effect::Live);
     let number = |value: &Option<String>| value.as_ref()?.parse::<usize>().ok();
     let (from, to) = (number(&old), number(&new));
-    let (meaning, shed) = if change == Change::Restart {
-        ("Counts after the next start.".into(), 0)
-    } else {
-        meaning(&parts, from, to, &Around { parts: &parts, now })
+    let (meaning, shed) = match effect {
+        Effect::Live => meaning(&parts, from, to, &Around { parts: &parts, now }),
+        effect => (effect.sentence().into(), 0),
     };
     let shown: Vec<_> = path.iter().map(|key| quoted_key(key)).collect();
     PlanStep {
         path: shown.join("."),
         old,
         new,
-        change,
+        change: effect.change(),
         meaning,
         shed,
     }
@@ -362,15 +323,13 @@ fn meaning(
         }
         ["range", _, key] => (range_meaning(key, around.thing()), 0),
         ["view", ..] => at_once(ONLY_COUNTS),
-        ["app", _, key, ..] => at_once(apps::meaning(key, is_less)),
-        ["front", key] => at_once(apps::front_meaning(key, is_less)),
+        ["app", _, key] | ["front", key] => at_once(apps::meaning(key, is_less)),
         ["limits", ..] if is_less => at_once("What is over it stays; nothing is added to it."),
-        ["tls", ..] | ["server", "dead_peer", ..] => at_once("For new connections."),
         ["user", _, key] if is_less && key.ends_with("_max") => {
             at_once("What is over it stays; nothing is added to it.")
         }
         ["user", ..] => at_once("At once, also for streams and for commands that wait."),
-        _ => at_once("At once."),
+        _ => at_once(Effect::Live.sentence()),
     }
 }
 
@@ -387,11 +346,7 @@ fn range_meaning(key: &str, live: Option<Live>) -> String {
         ),
         "class" => "Only while no value has a holder.".into(),
         "start" => "Counts when a range begins of which nothing is known.".into(),
-        "hold" => "For values that are given out from then on.".into(),
-        "ttl" | "ttl_max" | "offer_ttl" => {
-            "For values that are given out or renewed from then on.".into()
-        }
-        _ => "At once.".into(),
+        _ => Effect::Live.sentence().into(),
     }
 }
 
@@ -509,7 +464,7 @@ fn hidden(old: &Config, new: &Config, steps: &mut Vec<PlanStep>) {
         if before.is_some_and(|before| before.run.env != app.run.env) {
             push(
                 format!("app.{}.env", quoted_key(&app.name)),
-                apps::meaning("env", false),
+                Effect::Replaced.sentence(),
             );
         }
     }

@@ -2,32 +2,132 @@
 
 use std::time::Duration;
 
-use rideau_core::{group, pool};
+use rideau_core::pool::{self, Fate, Reuse};
+use rideau_core::{group, queue, valve};
 
+use super::core_options::{Pairs, Queue, Valve};
 use super::exec::Exec;
 use super::human::count;
-use super::keys;
-use super::options::Pairs;
+use super::kinds::{
+    Answer, ByCore, Kind, Maybe, Number, OrNone, Positive, Span, Text, Word, spelled,
+};
+use super::near::suggest_word;
 use super::section::Section;
+use super::shown::Rows;
+use super::table::{Form, Key, Keyed, joined, section};
 
-/// A pool, what its members are, and what becomes of them.
-#[derive(Clone, PartialEq, Debug)]
-pub struct PoolConfig {
-    /// The name.
-    pub name: String,
-    /// The group it is in.
-    pub group: Option<String>,
-    /// What its members are.
-    pub member: Member,
-    /// What becomes of a member whose holder vanished without a word.
-    pub on_crash: pool::Fate,
-    /// What becomes of a member whose holder went properly.
-    pub on_quit: pool::Fate,
-    /// A holder that keeps a member for longer is reported.
-    pub leak_after: Option<Duration>,
-    /// How it grows, keeps and retires its members.
-    pub options: pool::Options,
+section! {
+    /// A pool, what its members are, and what becomes of them.
+    #[derive(Clone, PartialEq, Debug)]
+    pub struct PoolConfig {
+        plain {
+            /// The name.
+            name: String = String::new();
+        }
+        flatten {
+            /// How it grows, keeps and retires its members.
+            options: pool::Options = pool::Options::default();
+        }
+        /// `TAKE @pg` takes from any pool of the group.
+        group: Option<String> = None, Maybe<Text>, Live, usual = "none", sample = r#""pg""#;
+        /// What members are: `{ exec = […] }` runs a process for each, `{ list = […] }` lends
+        /// these texts, `"offered"` lends what connections bring with `POOL.OFFER`.
+        member: Member = Member::Offered, Members, Live, above = ABOUT_MEMBERS,
+            sample = concat!(
+                r#"{ exec = ["pgproxy", "--to", "db1:5432", "--listen", "{socket}"], "#,
+                r#"ready = "socket", dir = "/", env = { PGUSER = "orders" }, "#,
+                r#"stop_signal = "TERM", new_privileges = false }"#,
+            );
+        /// What becomes of a member whose holder vanished without `QUIT`.
+        on_crash: Fate = Fate::Replace, Word, Live;
+        /// What becomes of a member whose holder went properly.
+        on_quit: Fate = Fate::Reuse, Word, Live;
+        /// A longer hold is reported.
+        leak_after: Option<Duration> = None, OrNone<Positive>, Live, sample = r#""60s""#;
+    }
 }
+
+section! { for pool::Options {
+    /// Started with the pool, and kept.
+    init => (init): usize, ByCore<Number>, Live, sample = "2";
+    /// Never more. A list has all of its members, and 1000 may be offered.
+    max => (max): usize, ByCore<Number>, Live, bounds = (1, 262_144);
+    /// Kept idle ahead of need.
+    idle_min => (idle_min): usize, ByCore<Number>, Live;
+    /// A take that leaves so few idle starts more ahead.
+    grow_at => (grow_at): Option<usize>, ByCore<Maybe<Number>>, Live, usual = "none",
+        sample = "1";
+    /// Idle ones above `init` are stopped; `"none"` to keep them, as lists and offered
+    /// members are, also by the next and by `check_after`.
+    idle_age_max => (idle_age_max): Option<Duration>, ByCore<OrNone<Span>>, Live;
+    /// A member is replaced after this; `"none"` for never.
+    life_max => (life_max): Option<Duration>, ByCore<OrNone<Span>>, Live;
+    /// Each life is shorter or longer by up to this.
+    life_jitter => (life_jitter): Duration, ByCore<Span>, Live;
+    /// A member is replaced after as many takes.
+    uses_max => (uses_max): Option<u64>, ByCore<Maybe<Number>>, Live, usual = "none",
+        sample = "10_000";
+    /// The warmest first, or all in turn.
+    reuse => (reuse): Reuse, ByCore<Word>, Live;
+    /// As many start at a time.
+    starts_max => (starts_max): usize, ByCore<Number>, Live, bounds = (1, u64::MAX);
+    /// For a start or a check.
+    start_timeout => (start_timeout): Duration, ByCore<Positive>, Live;
+    /// Pause after a start that failed, doubled with each.
+    backoff_first => (backoff.first): Duration, ByCore<Span>, Live;
+    /// Never longer than this.
+    backoff_max => (backoff.max): Duration, ByCore<Span>, Live;
+    /// After as many in a row one start at a time is tried.
+    failures => (backoff.failures): u32, ByCore<Number>, Live;
+    /// Refuse takers while no member can be started.
+    fail_fast => (fail_fast): bool, ByCore<Answer>, Live;
+    /// Then it is killed.
+    stop_timeout => (stop_timeout): Duration, ByCore<Span>, Live;
+    /// Idle for longer: checked before it is taken. `"0s"` always, `"none"` never.
+    check_after => (check_after): Option<Duration>, ByCore<OrNone<Span>>, Live;
+    /// What becomes of a member whose use was cancelled.
+    on_cancel => (on_cancel): Fate, ByCore<Word>, Live;
+    /// What becomes of a member whose use ended with an error.
+    on_error => (on_error): Fate, ByCore<Word>, Live;
+    /// Where chance comes from.
+    seed => (seed): u64, ByCore<Number>, Live;
+    /// Where takers wait: a table, or a kind alone.
+    queue => (queue): queue::Options, ByCore<Queue>, Live, above = ABOUT_QUEUES,
+        sample = r#"{ kind = "timeout", timeout = "200ms", max = 500 }"#;
+    /// How many members there may be, by what is needed instead of by `max` alone.
+    valve => (valve): Option<valve::Options>, ByCore<Maybe<Valve>>, Live, usual = "none",
+        sample = r#"{ kind = "codel", target = "100ms", interval = "1s", min = 1, max = 10 }"#;
+} }
+
+/// What the sample file says of members.
+const ABOUT_MEMBERS: &str = "\
+A holder of a process has its address, or its number if it has none. In the words of `exec` and \
+the values of `env`, {socket} is a path and {port} a port of its own, {id} its number here and \
+{name} the pool's name. `ready` says when it may be lent:
+  \"socket\"     it listens at {socket}; the default if that is named
+  \"port\"       it listens at {port}; the default if that is named and no {socket}
+  \"notify\"     it has sent READY=1 to NOTIFY_SOCKET, as services of systemd do
+  { line = … } it has written a line with this text in it; an {address} in the text is its own
+  \"started\"    it runs; the default for all others
+It has no variables but these, PATH, HOME, LANG and TZ. It is stopped, with all of its process \
+group, by `stop_signal`, and killed after `stop_timeout`. When its program is changed here, idle \
+processes are replaced at once and held ones when they are returned. It gets no more rights than \
+its user has, by sudo or other programs with a setuid bit, unless `new_privileges` is true.";
+
+/// What the sample file says of queues.
+const ABOUT_QUEUES: &str = "\
+Who waits. Kinds, each with its own numbers:
+  paced          the default: an ask that names its wait (WAIT) gets it, or at most `wait_cap`
+                 (none); the others are shed by age under overload. No other number
+  never          no ask is shed
+  timeout        who waited `timeout` (5s)
+  codel          controlled delay: `target` (100ms), `interval` (1s)
+  bounded-codel  the same and none over `wait_max` (2 * target) under overload
+  min-delay, standing: `target`, `interval`";
+
+spelled! { Fate { Reuse "reuse", Check "check", Replace "replace" } }
+spelled! { Reuse { Lifo "lifo", Fifo "fifo" } }
+spelled! { group::Method { Random "random", BestOfTwo "best-of-two" } }
 
 /// What the members of a pool are.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -40,32 +140,59 @@ pub enum Member {
     Offered,
 }
 
-/// Pools or brokers by a common name.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct GroupConfig {
-    /// The name, without `@`.
-    pub name: String,
-    /// Which of them is asked first.
-    pub pick: group::Method,
-    /// Its pools, in the order of the file.
-    pub pools: Vec<String>,
-    /// Its brokers, in the order of the file.
-    pub brokers: Vec<String>,
+section! {
+    /// Pools or brokers by a common name.
+    #[derive(Clone, PartialEq, Eq, Debug)]
+    pub struct GroupConfig {
+        plain {
+            /// The name, without `@`.
+            name: String = String::new();
+            /// Its pools, in the order of the file.
+            pools: Vec<String> = Vec::new();
+            /// Its brokers, in the order of the file.
+            brokers: Vec<String> = Vec::new();
+        }
+        /// Which pool or broker is asked first.
+        pick: group::Method = group::Method::default(), Word, Live;
+    }
 }
 
-/// Keys of a pool that are not the core's.
-const OURS: &[&str] = &[
-    "like",
-    "group",
-    "member",
-    "on_crash",
-    "on_quit",
-    "leak_after",
-];
-const FATES: &[&str] = &["reuse", "check", "replace"];
-const PICKS: &[&str] = &["random", "best-of-two"];
 /// As many members may be offered to a pool that does not say.
 const OFFERED_MAX: usize = 1000;
+
+/// What members are.
+struct Members;
+
+impl Member {
+    /// The keys of its table.
+    pub(super) const KEYS: &'static [Key] = joined!(
+        &[Key {
+            name: "list",
+            form: Form::List(&Form::Text),
+            help: &["These texts: licences, addresses, whatever needs no process."],
+            ..Key::BARE
+        }],
+        Exec::KEYS,
+    );
+}
+
+impl Kind<Member> for Members {
+    const FORM: Form = Form::Any(&[Form::Words(&["offered"]), Form::Table(Member::KEYS)]);
+
+    fn read(section: &Section<'_>, key: &Key) -> Option<Member> {
+        Member::read(section, key)
+    }
+
+    fn show(value: &Member, key: &Key, rows: &mut Rows) {
+        match value {
+            Member::Offered => rows.text(key.name, "offered"),
+            Member::List(list) => {
+                rows.below(key.name, |rows| rows.list("list", list.iter().cloned()));
+            }
+            Member::Exec(exec) => rows.below(key.name, |rows| exec.show_keys(rows)),
+        }
+    }
+}
 
 impl PoolConfig {
     /// Processes of their own are not started for a pool like this: its
@@ -80,45 +207,39 @@ impl PoolConfig {
         options.check_after = None;
         Self {
             name: name.into(),
-            group: None,
-            member: Member::Offered,
-            on_crash: pool::Fate::Replace,
-            on_quit: pool::Fate::Reuse,
-            leak_after: None,
             options,
+            ..Self::default()
         }
     }
 
+    /// None if it is not known what its members are; that is noted.
     pub(super) fn read(name: &str, section: &Section<'_>) -> Option<Self> {
-        let member = Member::read(section);
-        let options = options(section, member.as_ref());
-        let fates = [pool::Fate::Reuse, pool::Fate::Check, pool::Fate::Replace];
-        let fate = |key, default| {
-            let word = section.word(key, FATES);
-            word.map_or(default, |at| fates[at])
+        let mut pool = Self::default();
+        pool.read_keys(section);
+        pool.name = name.into();
+        let member = match section.has("member") {
+            true => Members::read(section, Self::key("member")),
+            false => Some(Member::Offered),
         };
-        Some(Self {
-            name: name.into(),
-            group: section.text("group"),
-            on_crash: fate("on_crash", pool::Fate::Replace),
-            on_quit: fate("on_quit", pool::Fate::Reuse),
-            leak_after: section.span_or_none("leak_after").flatten(),
-            member: member?,
-            options: options?,
-        })
+        let options = options(section, member.as_ref());
+        (pool.member, pool.options) = (member?, options?);
+        Some(pool)
     }
 }
 
 impl Member {
-    fn read(section: &Section<'_>) -> Option<Self> {
-        let Some(entry) = section.entry("member") else {
-            return Some(Self::Offered);
-        };
+    fn read(section: &Section<'_>, key: &Key) -> Option<Self> {
+        let entry = section.entry(key.name)?;
         if entry.item.is_str() {
-            section.word("member", &["offered"])?;
-            return Some(Self::Offered);
+            return section.made(key.name, |text| match text {
+                "offered" => Ok(Self::Offered),
+                _ => Err((
+                    format!("`member` cannot be {text:?}"),
+                    suggest_word(text, &["offered"]),
+                )),
+            });
         }
-        let part = section.part("member", "`member`", keys::MEMBER)?;
+        let part = section.part(key)?;
         match (part.has("list"), part.has("exec")) {
             (true, false) => Self::read_list(&part),
             (false, true) => Exec::read(&part).map(Self::Exec),
@@ -139,7 +260,7 @@ impl Member {
     }
 
     fn read_list(part: &Section<'_>) -> Option<Self> {
-        for key in ["ready", "dir", "env", "stop_signal", "new_privileges"] {
+        for key in Exec::KEYS.iter().map(|key| key.name) {
             if let Some(entry) = part.entry(key) {
                 let message = format!("`{key}` means nothing for a list");
                 let hint = "remove it; it belongs to `exec`";
@@ -166,12 +287,10 @@ impl Member {
 }
 
 impl GroupConfig {
-    pub(super) fn new(name: &str) -> Self {
+    fn new(name: &str) -> Self {
         Self {
             name: name.into(),
-            pick: group::Method::default(),
-            pools: Vec::new(),
-            brokers: Vec::new(),
+            ..Self::default()
         }
     }
 
@@ -186,30 +305,14 @@ impl GroupConfig {
     }
 
     pub(super) fn read(name: &str, section: &Section<'_>) -> Self {
-        let picks = [group::Method::Random, group::Method::BestOfTwo];
-        let pick = section.word("pick", PICKS);
-        Self {
-            pick: pick.map_or_else(group::Method::default, |at| picks[at]),
-            ..Self::new(name)
-        }
-    }
-}
-
-/// The name of a fate, as it is written.
-pub(super) const fn fate_word(fate: pool::Fate) -> &'static str {
-    FATES[fate as usize]
-}
-
-/// The name of a way to pick, as it is written.
-pub(super) const fn pick_word(pick: group::Method) -> &'static str {
-    match pick {
-        group::Method::Random => PICKS[0],
-        group::Method::BestOfTwo => PICKS[1],
+        let mut group = Self::new(name);
+        group.read_keys(section);
+        group
     }
 }
 
 fn options(section: &Section<'_>, member: Option<&Member>) -> Option<pool::Options> {
-    let mut pairs = Pairs::of(section, "pool", keys::POOL, OURS);
+    let mut pairs = Pairs::of::<pool::Options>(section, "pool", PoolConfig::KEYS);
     let at = section.at("member");
     let max = match member {
         Some(Member::List(list)) => Some(list.len()),

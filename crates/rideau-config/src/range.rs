@@ -7,22 +7,61 @@ use rideau_core::allocator::{
     Class, OnExpire, Order, RangeOptions, Span, SpanError, Start, TIME_MAX,
 };
 
+use super::kinds::{Kind, List, Maybe, Positive, Span as TimeSpan, Word, Words, spelled};
+use super::near::suggest_word;
 use super::section::{At, Section};
+use super::server::Folder;
+use super::shown::Rows;
+use super::table::{Form, Key, Keyed, section};
 use super::words::show_span;
 
-/// A range, how its values are written, and what ends a hold.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct RangeConfig {
-    /// The name.
-    pub name: String,
-    /// Its values, as they are written.
-    pub values: Vec<String>,
-    /// Those among them that are never given out, as they are written.
-    pub skip: Vec<String>,
-    /// What ends a hold besides its time.
-    pub hold: Hold,
-    /// How its values are given out.
-    pub options: RangeOptions,
+section! {
+    /// A range, how its values are written, and what ends a hold.
+    #[derive(Clone, PartialEq, Eq, Debug)]
+    pub struct RangeConfig {
+        plain {
+            /// The name.
+            name: String = String::new();
+            /// How its values are given out.
+            options: RangeOptions = RangeOptions::new(Vec::new());
+        }
+        /// Which values: networks, `"a-b"` with both ends, `"a,b"` without b, or single ones.
+        values: Vec<String> = Vec::new(), List, Live, usual = "has to be given",
+            sample = r#"["10.20.0.0/16"]"#;
+        /// Which of them are never given out.
+        skip: Vec<String> = Vec::new(), List, Live, sample = r#"["10.20.0.0-10.20.0.255"]"#;
+        /// How long a `WRITE`, `UPDATE` or `REFRESH` holds that does not say.
+        ttl => (options.ttl): Duration, Positive, Renewed;
+        /// The longest that may be asked for.
+        ttl_max => (options.ttl_max): Duration, Positive, Renewed;
+        /// How long a `RESERVE` holds that does not say: what is forgotten comes back soon.
+        /// With `hold = "connection"`, `ttl`.
+        offer_ttl => (options.offer_ttl): Duration, Positive, Renewed;
+        /// Which free value is given out: `"random"` makes the next one hard to guess,
+        /// `"oldest-freed"` lets values rest longest.
+        order => (options.order): Order, Word, Live;
+        /// When an answer is given: when it is on disk; `"claimed"`: at once, never twice, the
+        /// last moment may be lost; `"memory"`: at once, nothing is written.
+        class => (options.class): Class, Word, Live;
+        /// `"connection"`: given back at once when the connection or session that asked ends,
+        /// and by its time as well.
+        hold: Hold = Hold::Lease, Word, Given;
+        /// How long values of unknown holders are kept apart: longer than any of them keeps
+        /// silent.
+        quarantine => (options.quarantine): Duration, TimeSpan, Live;
+        /// How long values without a holder wait for an operator to decide.
+        detach => (options.detach): Duration, TimeSpan, Live;
+        /// How long values rest that were given back, so that caches elsewhere forget them.
+        cool => (options.cool): Duration, TimeSpan, Live;
+        /// `"notify"`: an event, and the value is detached instead of free.
+        on_expire => (options.on_expire): OnExpire, Word, Live;
+        /// What a range is of which nothing is known; `"quarantine"` for class `"memory"`.
+        start => (options.start): Start, Word, Live;
+        /// `start` in other words: `true` is `"free"`, and `false` is `"quarantine"`.
+        restore_all_free => (options.start): Start, AllFree, Live, sample = "true";
+        /// Whether the fence is needed to change or release a value of one's own.
+        fence => (options.needs_fence): bool, Fence, Live;
+    }
 }
 
 /// What ends a hold besides its time.
@@ -34,15 +73,20 @@ pub enum Hold {
     Connection,
 }
 
-/// Where reservations are kept.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct StoreConfig {
-    /// Whether they outlive the server.
-    pub kind: StoreKind,
-    /// In which folder; none for the usual one.
-    pub path: Option<PathBuf>,
-    /// What the server does when it cannot be written.
-    pub on_failure: OnFailure,
+section! {
+    /// Where reservations are kept.
+    #[derive(Clone, PartialEq, Eq, Debug)]
+    pub struct StoreConfig {
+        /// Whether they outlive the server; `"memory"`: nothing does.
+        kind: StoreKind = StoreKind::Embedded, Word, Restart;
+        /// In which folder; it is made when a range needs it.
+        path: Option<PathBuf> = None, Maybe<Folder>, Restart, sample = r#""/var/lib/rideau""#,
+            usual = "$STATE_DIRECTORY, or $XDG_STATE_HOME/rideau/NAME, or \
+                     ~/.local/state/rideau/NAME";
+        /// When it cannot be written: give out no values until it can; `"end"` ends the
+        /// server, for a supervisor to start it again.
+        on_failure: OnFailure = OnFailure::Wait, Word, Live;
+    }
 }
 
 /// What the server does when reservations cannot be written.
@@ -63,55 +107,20 @@ pub enum StoreKind {
     Memory,
 }
 
-const ORDERS: &[&str] = &["lowest", "random", "oldest-freed"];
-const CLASSES: &[&str] = &["sync", "claimed", "memory"];
-const HOLDS: &[&str] = &["lease", "connection"];
-const ON_EXPIRE: &[&str] = &["release", "notify"];
-const STARTS: &[&str] = &["free", "quarantine"];
+spelled! { Order { Lowest "lowest", Random "random", OldestFreed "oldest-freed" } }
+spelled! { Class { Sync "sync", Claimed "claimed", Memory "memory" } }
+spelled! { Hold { Lease "lease", Connection "connection" } }
+spelled! { OnExpire { Release "release", Notify "notify" } }
+spelled! { Start { Free "free", Quarantine "quarantine" } }
+spelled! { StoreKind { Embedded "embedded", Memory "memory" } }
+spelled! { OnFailure { Wait "wait", End "end" } }
+
+/// The beginning of a range in other words.
+struct AllFree;
+/// Whether a fence is needed.
+struct Fence;
+
 const FENCES: &[&str] = &["required", "optional"];
-const KINDS: &[&str] = &["embedded", "memory"];
-const ON_FAILURE: &[&str] = &["wait", "end"];
-
-impl Default for StoreConfig {
-    fn default() -> Self {
-        Self {
-            kind: StoreKind::Embedded,
-            path: None,
-            on_failure: OnFailure::Wait,
-        }
-    }
-}
-
-impl StoreConfig {
-    pub(super) fn read(section: &Section<'_>) -> Self {
-        let kinds = [StoreKind::Embedded, StoreKind::Memory];
-        let path = section.made("path", |text| match text.starts_with('/') {
-            true => Ok(PathBuf::from(text)),
-            false => Err((
-                format!("the folder {text:?} has no full path"),
-                "write \"/var/lib/rideau\"".into(),
-            )),
-        });
-        Self {
-            kind: section.word("kind", KINDS).map_or(kinds[0], |at| kinds[at]),
-            path,
-            on_failure: match section.word("on_failure", ON_FAILURE) {
-                Some(1) => OnFailure::End,
-                _ => OnFailure::Wait,
-            },
-        }
-    }
-
-    /// What happens when it fails, as it is written.
-    pub const fn on_failure_word(&self) -> &'static str {
-        ON_FAILURE[self.on_failure as usize]
-    }
-
-    /// The kind as it is written.
-    pub const fn kind_word(&self) -> &'static str {
-        KINDS[self.kind as usize]
-    }
-}
 
 impl RangeConfig {
     /// These values, with everything else as it usually is.
@@ -120,9 +129,8 @@ impl RangeConfig {
         Self {
             name: name.into(),
             values,
-            skip: Vec::new(),
-            hold: Hold::Lease,
             options: RangeOptions::new(spans),
+            ..Self::default()
         }
     }
 
@@ -144,69 +152,52 @@ impl RangeConfig {
             let at = section.at("values");
             section.notes.error(at, "`values` is empty", hint);
         }
-        let mut range = Self::new(name, values.filter(|all| !all.is_empty())?);
-        let skip = skip.into_iter();
-        (range.skip, range.options.skip) = skip.unzip();
+        let mut range = Self::default();
+        range.read_keys(section);
+        range.name = name.into();
+        (range.values, range.options.spans) =
+            values.filter(|all| !all.is_empty())?.into_iter().unzip();
+        (range.skip, range.options.skip) = skip.into_iter().unzip();
         check_skip(&range, section);
-        range.read_ways(section, store);
-        range.read_times(section);
+        range.check_class(section, store);
+        range.check_times(section);
         Some(range)
     }
 
-    fn read_ways(&mut self, section: &Section<'_>, store: StoreKind) {
-        let orders = [Order::Lowest, Order::Random, Order::OldestFreed];
-        let classes = [Class::Sync, Class::Claimed, Class::Memory];
+    /// What is not said of how values are kept follows from the store.
+    fn check_class(&mut self, section: &Section<'_>, store: StoreKind) {
         let options = &mut self.options;
-        if let Some(at) = section.word("order", ORDERS) {
-            options.order = orders[at];
-        }
-        let usual = match store {
+        let class: Option<Class> = Word::read(section, Self::key("class"));
+        options.class = class.unwrap_or(match store {
             StoreKind::Embedded => Class::Sync,
             StoreKind::Memory => Class::Memory,
-        };
-        options.class = section
-            .word("class", CLASSES)
-            .map_or(usual, |at| classes[at]);
+        });
         if store == StoreKind::Memory && options.class != Class::Memory {
-            let class = CLASSES[options.class as usize];
+            let class = options.class.as_word();
             let message = format!("class {class:?} needs a store that keeps something");
             let hint = "write class = \"memory\", or kind = \"embedded\" under [store]";
             section.notes.error(section.at("class"), message, hint);
         }
-        if let Some(at) = section.word("hold", HOLDS) {
-            self.hold = [Hold::Lease, Hold::Connection][at];
-        }
-        if let Some(at) = section.word("on_expire", ON_EXPIRE) {
-            options.on_expire = [OnExpire::Release, OnExpire::Notify][at];
-        }
         // Which holder held what before is known only where it was written down.
-        let usual = match options.class {
-            Class::Memory => Start::Quarantine,
-            Class::Sync | Class::Claimed => Start::Free,
-        };
-        options.start = read_start(section).unwrap_or(usual);
-        if let Some(at) = section.word("fence", FENCES) {
-            options.needs_fence = at == 0;
+        let is_said = section.has("start") || section.has("restore_all_free");
+        if options.class == Class::Memory && !is_said {
+            options.start = Start::Quarantine;
         }
     }
 
-    fn read_times(&mut self, section: &Section<'_>) {
+    /// Times that are not said follow from each other, and none is too long.
+    fn check_times(&mut self, section: &Section<'_>) {
         let options = &mut self.options;
-        let positive = |key, default: Duration| section.positive_span(key).unwrap_or(default);
-        options.ttl_max = positive("ttl_max", options.ttl_max.max(options.ttl));
-        options.ttl = positive("ttl", options.ttl.min(options.ttl_max));
-        // A holder that would forget a value goes, and the value comes back.
-        let offer = match self.hold {
-            Hold::Lease => options.offer_ttl.min(options.ttl_max),
-            Hold::Connection => options.ttl,
-        };
-        options.offer_ttl = positive("offer_ttl", offer);
-        for (key, place) in [
-            ("quarantine", &mut options.quarantine),
-            ("detach", &mut options.detach),
-            ("cool", &mut options.cool),
-        ] {
-            *place = section.span(key).unwrap_or(*place);
+        let is_said = |key| Positive::read(section, Self::key(key)).is_some();
+        if !is_said("ttl") {
+            options.ttl = options.ttl.min(options.ttl_max);
+        }
+        if !is_said("offer_ttl") {
+            // A holder that would forget a value goes, and the value comes back.
+            options.offer_ttl = match self.hold {
+                Hold::Lease => options.offer_ttl.min(options.ttl_max),
+                Hold::Connection => options.ttl,
+            };
         }
         for (key, span) in [("ttl", options.ttl), ("offer_ttl", options.offer_ttl)] {
             if span > options.ttl_max {
@@ -231,32 +222,51 @@ impl RangeConfig {
     }
 }
 
-/// What a range is of which nothing is known, in the words of `start` or as the
-/// answer to `restore_all_free`.
-fn read_start(section: &Section<'_>) -> Option<Start> {
-    const KEY: &str = "restore_all_free";
-    let start = section.word("start", STARTS);
-    let start = start.map(|at| [Start::Free, Start::Quarantine][at]);
-    let Some(entry) = section.entry(KEY) else {
-        return start;
-    };
-    let Some(is_free) = entry.item.as_bool() else {
-        let message = format!("`{KEY}` is true or false");
-        let hint = "or write start = \"free\"";
-        section.notes.error(section.at(KEY), message, hint);
-        return start;
-    };
-    let meant = match is_free {
-        true => Start::Free,
-        false => Start::Quarantine,
-    };
-    if start.is_some_and(|start| start != meant) {
-        let message = format!("`{KEY}` and `start` contradict each other");
-        section
-            .notes
-            .error(section.at(KEY), message, "keep one of them");
+impl Kind<Start> for AllFree {
+    const FORM: Form = Form::Answer;
+
+    fn read(section: &Section<'_>, key: &Key) -> Option<Start> {
+        let name = key.name;
+        let entry = section.entry(name)?;
+        let Some(is_free) = entry.item.as_bool() else {
+            let message = format!("`{name}` is true or false");
+            let hint = "or write start = \"free\"";
+            section.notes.error(section.at(name), message, hint);
+            return None;
+        };
+        let meant = match is_free {
+            true => Start::Free,
+            false => Start::Quarantine,
+        };
+        let start: Option<Start> = Word::read(section, RangeConfig::key("start"));
+        if start.is_some_and(|start| start != meant) {
+            let message = format!("`{name}` and `start` contradict each other");
+            let at = section.at(name);
+            section.notes.error(at, message, "keep one of them");
+        }
+        start.or(Some(meant))
     }
-    start.or(Some(meant))
+
+    fn show(_: &Start, _: &Key, _: &mut Rows) {}
+}
+
+impl Kind<bool> for Fence {
+    const FORM: Form = Form::Words(FENCES);
+
+    fn read(section: &Section<'_>, key: &Key) -> Option<bool> {
+        section.made(key.name, |text| match text {
+            "required" => Ok(true),
+            "optional" => Ok(false),
+            _ => {
+                let message = format!("`{}` cannot be {text:?}", key.name);
+                Err((message, suggest_word(text, FENCES)))
+            }
+        })
+    }
+
+    fn show(value: &bool, key: &Key, rows: &mut Rows) {
+        rows.text(key.name, FENCES[usize::from(!value)]);
+    }
 }
 
 /// It is a list that has nothing, not even what means nothing.
@@ -266,33 +276,9 @@ pub(super) fn is_empty(section: &Section<'_>, key: &str) -> bool {
     array.is_some_and(|array| array.is_empty())
 }
 
-/// Words of a range as they are written.
-pub(super) struct Words {
-    pub(super) order: &'static str,
-    pub(super) class: &'static str,
-    pub(super) hold: &'static str,
-    pub(super) on_expire: &'static str,
-    pub(super) start: &'static str,
-    pub(super) fence: &'static str,
-}
-
-impl Words {
-    pub(super) fn of(range: &RangeConfig) -> Self {
-        let options = &range.options;
-        Self {
-            order: ORDERS[options.order as usize],
-            class: class_word(options.class),
-            hold: HOLDS[range.hold as usize],
-            on_expire: ON_EXPIRE[options.on_expire as usize],
-            start: STARTS[options.start as usize],
-            fence: FENCES[usize::from(!options.needs_fence)],
-        }
-    }
-}
-
 /// A class as it is written.
-pub const fn class_word(class: Class) -> &'static str {
-    CLASSES[class as usize]
+pub fn class_word(class: Class) -> &'static str {
+    class.as_word()
 }
 
 /// What a word of a command may mean instead is no name.

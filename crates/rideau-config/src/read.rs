@@ -11,14 +11,14 @@ use toml_edit::{Document, Item, TableLike};
 use super::app::AppConfig;
 use super::broker::{BrokerConfig, RegulatorConfig};
 use super::fault::Faults;
-use super::front::FrontConfig;
-use super::keys::{self, LATER, PARTS, Part};
 use super::lock::LockRule;
+use super::parts::{LATER, PARTS, Part, part};
 use super::pool::{GroupConfig, PoolConfig};
 use super::range::{RangeConfig, StoreConfig};
 use super::rules;
 use super::section::{At, Notes, Section, kind_of, suggest};
-use super::server::{Limits, Log, Server, Tls};
+use super::server::{Limits, Tls};
+use super::table::{Key, Keyed};
 use super::user::User;
 use super::view::ViewConfig;
 use super::{Config, Env};
@@ -80,7 +80,7 @@ pub(super) fn read_pool(
     let pool = match Document::parse(text) {
         Ok(document) => {
             let table = document.as_table();
-            let pool = Section::open(&notes, table, 0..0, "a pool", keys::POOL);
+            let pool = Section::open(&notes, table, 0..0, "a pool", keys_of("pool"));
             if let Some(like) = pool.entry("like") {
                 let message = "a pool that is added on its own is like no other";
                 notes.error(like.key_at.clone(), message, "write its keys out");
@@ -109,7 +109,7 @@ pub(super) fn read_range(
     let range = match Document::parse(text) {
         Ok(document) => {
             let table = document.as_table();
-            let range = Section::open(&notes, table, 0..0, "a range", keys::RANGE);
+            let range = Section::open(&notes, table, 0..0, "a range", keys_of("range"));
             if let Some(like) = range.entry("like") {
                 let message = "a range that is added on its own is like no other";
                 notes.error(like.key_at.clone(), message, "write its keys out");
@@ -206,7 +206,7 @@ fn check_top(notes: &Notes<'_>, root: &dyn TableLike) {
 impl<'a> Sections<'a> {
     fn open(notes: &'a Notes<'a>, root: &'a dyn TableLike) -> Self {
         let top = Section::all(notes, root, 0..0);
-        let one = |name: &str, keys| {
+        let one = |name: &str| {
             let entry = top.entry(name)?;
             let what = format!("[{name}]");
             let Some(table) = entry.item.as_table_like() else {
@@ -214,31 +214,31 @@ impl<'a> Sections<'a> {
                 return None;
             };
             let at = entry.key_at.clone();
-            Some(Section::open(notes, table, at, &what, keys))
+            Some(Section::open(notes, table, at, &what, keys_of(name)))
         };
-        let limits = one("limits", keys::LIMITS);
+        let limits = one("limits");
         let name_len_max = limits.as_ref().and_then(|limits| {
             let given = limits.entry("name_len_max")?.item.as_integer()?;
             usize::try_from(given).ok()
         });
         let name_len_max = name_len_max.unwrap_or(Limits::default().name_len_max);
-        let named = |name: &str, keys| named(&top, name, keys, name_len_max);
+        let named = |name: &str| named(&top, name, name_len_max);
         Self {
-            server: one("server", keys::SERVER),
+            server: one("server"),
             limits,
-            tls: one("tls", keys::TLS),
-            log: one("log", keys::LOG),
-            store: one("store", keys::STORE),
-            users: named("user", keys::USER),
-            pools: named("pool", keys::POOL),
-            groups: named("group", keys::GROUP),
-            brokers: named("broker", keys::BROKER),
-            regulators: named("regulator", keys::REGULATOR),
-            locks: named("lock", keys::LOCK),
-            ranges: named("range", keys::RANGE),
-            views: named("view", keys::VIEW),
-            front: one("front", keys::FRONT),
-            apps: named("app", keys::APP),
+            tls: one("tls"),
+            log: one("log"),
+            store: one("store"),
+            users: named("user"),
+            pools: named("pool"),
+            groups: named("group"),
+            brokers: named("broker"),
+            regulators: named("regulator"),
+            locks: named("lock"),
+            ranges: named("range"),
+            views: named("view"),
+            front: one("front"),
+            apps: named("app"),
         }
     }
 
@@ -260,8 +260,7 @@ impl<'a> Sections<'a> {
                     .push(broker.name.clone());
             }
         }
-        let store = self.store.as_ref();
-        let store = store.map_or_else(StoreConfig::default, StoreConfig::read);
+        let store: StoreConfig = read_one(self.store.as_ref());
         let ranges = self.ranges.iter().filter_map(|(name, section)| {
             // What it lacks is noted.
             RangeConfig::read(name, section, store.kind)
@@ -270,22 +269,13 @@ impl<'a> Sections<'a> {
             ranges: ranges.collect(),
             views: all(&self.views, ViewConfig::read).flatten().collect(),
             store,
-            front: self
-                .front
-                .as_ref()
-                .map_or_else(FrontConfig::default, FrontConfig::read),
+            front: read_one(self.front.as_ref()),
             apps: all(&self.apps, AppConfig::read).flatten().collect(),
             unexpanded: Arc::default(),
-            server: self
-                .server
-                .as_ref()
-                .map_or_else(Server::default, Server::read),
-            limits: self
-                .limits
-                .as_ref()
-                .map_or_else(Limits::default, Limits::read),
+            server: read_one(self.server.as_ref()),
+            limits: read_one(self.limits.as_ref()),
             tls: self.tls.as_ref().and_then(Tls::read),
-            log: self.log.as_ref().map_or_else(Log::default, Log::read),
+            log: read_one(self.log.as_ref()),
             users: all(&self.users, User::read).collect(),
             pools,
             groups,
@@ -296,6 +286,15 @@ impl<'a> Sections<'a> {
             locks: all(&self.locks, LockRule::read).collect(),
         }
     }
+}
+
+/// What a section says, or what counts without it.
+fn read_one<T: Keyed + Default>(section: Option<&Section<'_>>) -> T {
+    let mut thing = T::default();
+    if let Some(section) = section {
+        thing.read_keys(section);
+    }
+    thing
 }
 
 fn all<'a, T>(
@@ -313,13 +312,13 @@ fn note_no_table(notes: &Notes<'_>, name: &str, item: &Item, at: At) {
     notes.error(at, message, format!("write [{name}] on a line of its own"));
 }
 
+/// The keys of a section.
+fn keys_of(name: &str) -> &'static [Key] {
+    part(name).map_or(&[], |part| part.keys)
+}
+
 /// The tables `[kind.NAME]`, each with what it inherits.
-fn named<'a>(
-    top: &Section<'a>,
-    kind: &str,
-    keys: &'static [keys::Key],
-    name_len_max: usize,
-) -> Named<'a> {
+fn named<'a>(top: &Section<'a>, kind: &str, name_len_max: usize) -> Named<'a> {
     let notes = top.notes;
     let Some(entry) = top.entry(kind) else {
         return Vec::new();
@@ -338,7 +337,8 @@ fn named<'a>(
         };
         check_name(notes, kind, entry.name, &at, name_len_max);
         let what = format!("[{kind}.{}]", entry.name);
-        named.push((entry.name, Section::open(notes, table, at, &what, keys)));
+        let section = Section::open(notes, table, at, &what, keys_of(kind));
+        named.push((entry.name, section));
     }
     inherit(notes, kind, named)
 }

@@ -147,7 +147,8 @@ fn check_tls(notes: &Notes<'_>, sections: &Sections<'_>) {
     let wanted = wanted.into_iter().filter_map(|(section, key)| {
         let section = section.as_ref()?;
         let item = section.entry(key)?.item;
-        let is_wanted = !section.is_none(key) && item.as_array().is_none_or(|a| !a.is_empty());
+        let is_wanted =
+            !section.is_word(key, "none") && item.as_array().is_none_or(|a| !a.is_empty());
         is_wanted.then_some((section, key))
     });
     let wanted: Vec<_> = wanted.collect();

@@ -4,17 +4,18 @@
 //! look at a file finds all that is wrong with it.
 
 use std::cell::{Cell, RefCell};
-use std::fmt::Display;
-use std::ops::{Range, RangeInclusive};
+use std::ops::Range;
 use std::path::PathBuf;
-use std::time::Duration;
 
 use toml_edit::{Item, TableLike, Value};
 
 use super::fault::{Fault, Level};
-use super::keys::{self, Key, PARTS};
-use super::near::{near, suggest_word};
-use super::words::{self, SIZE_UNITS, SPAN_UNITS, Unfilled};
+use super::kinds::Made;
+use super::near::near;
+use super::parts::PARTS;
+use super::pool::{Member, PoolConfig};
+use super::table::{Key, Keyed};
+use super::words::{self, SPAN_UNITS, Unfilled};
 
 /// Bytes of the file.
 pub(super) type At = Range<usize>;
@@ -289,190 +290,22 @@ impl<'a> Section<'a> {
     }
 
     /// Text of which something is made, or a fault with a hint.
-    pub(super) fn made<T>(
-        &self,
-        key: &str,
-        make: impl FnOnce(&str) -> Result<T, (String, String)>,
-    ) -> Option<T> {
+    pub(super) fn made<T>(&self, key: &str, make: impl FnOnce(&str) -> Made<T>) -> Option<T> {
         let text = self.text(key)?;
-        match make(&text) {
-            Ok(made) => Some(made),
-            Err((message, hint)) => {
-                self.notes.error(self.at(key), message, hint);
-                None
-            }
-        }
+        self.note(&self.at(key), make(&text))
     }
 
-    /// A span of time.
-    pub(super) fn span(&self, key: &str) -> Option<Duration> {
-        let entry = self.entry(key)?;
-        let text = match entry.item.as_str() {
-            Some(text) => self.notes.expand(text, &entry.at())?,
-            None if entry.item.as_integer() == Some(0) => "0".into(),
-            None => String::new(),
-        };
-        let span = words::span(&text);
-        if span.is_none() {
-            let (message, hint) = not_a_span(key, entry.item);
-            self.notes.error(entry.at(), message, hint);
-        }
-        span
+    /// What was made of a text, or none and its fault noted.
+    pub(super) fn note<T>(&self, at: &At, made: Made<T>) -> Option<T> {
+        made.map_err(|(message, hint)| self.notes.error(at.clone(), message, hint))
+            .ok()
     }
 
-    /// A span of time that is more than none.
-    pub(super) fn positive_span(&self, key: &str) -> Option<Duration> {
-        let span = self.span(key)?;
-        if span.is_zero() {
-            let message = format!("`{key}` is zero");
-            self.notes.error(self.at(key), message, "it has to be more");
-            return None;
-        }
-        Some(span)
-    }
-
-    /// The value is the word `"none"`.
-    pub(super) fn is_none(&self, key: &str) -> bool {
+    /// The value is this word.
+    pub(super) fn is_word(&self, key: &str, word: &str) -> bool {
         let entry = self.entry(key);
-        entry.is_some_and(|entry| entry.item.as_str() == Some("none"))
-    }
-
-    /// A span of time that is more than none, or `"none"`.
-    pub(super) fn span_or_none(&self, key: &str) -> Option<Option<Duration>> {
-        if self.is_none(key) {
-            return Some(None);
-        }
-        self.positive_span(key).map(Some)
-    }
-
-    /// A whole number.
-    pub(super) fn number<N>(&self, key: &str, range: RangeInclusive<N>) -> Option<N>
-    where
-        N: TryFrom<i64> + TryFrom<u64> + PartialOrd + Display + Copy,
-    {
-        self.number_or(key, range, "")
-    }
-
-    /// A whole number, where `or` says what else could stand there.
-    pub(super) fn number_or<N>(&self, key: &str, range: RangeInclusive<N>, or: &str) -> Option<N>
-    where
-        N: TryFrom<i64> + TryFrom<u64> + PartialOrd + Display + Copy,
-    {
-        let entry = self.entry(key)?;
-        let given: Option<N> = match entry.item.as_value() {
-            Some(Value::Integer(number)) => N::try_from(*number.value()).ok(),
-            Some(Value::String(text)) if text.value().contains("${") => {
-                let text = self.notes.expand(text.value(), &entry.at())?;
-                let number: Option<u64> = text.trim().replace('_', "").parse().ok();
-                number.and_then(|number| N::try_from(number).ok())
-            }
-            Some(Value::String(text)) if text.value().parse::<i64>().is_ok() => {
-                let message = format!("`{key}` is text, and has to be a whole number");
-                self.notes
-                    .error(entry.at(), message, "take the quotes away");
-                return None;
-            }
-            _ => None,
-        };
-        let given = given.filter(|number| range.contains(number));
-        if given.is_none() {
-            let (least, most) = (range.start(), grouped(range.end()));
-            let is_number = entry.item.as_integer().is_some();
-            let what = if is_number {
-                "is out of range"
-            } else {
-                "is not a whole number"
-            };
-            let hint = format!("write a whole number from {least} to {most}{or}");
-            self.notes
-                .error(entry.at(), format!("`{key}` {what}"), hint);
-        }
-        given
-    }
-
-    /// A whole number, or `"none"`.
-    pub(super) fn number_or_none<N>(&self, key: &str, range: RangeInclusive<N>) -> Option<Option<N>>
-    where
-        N: TryFrom<i64> + TryFrom<u64> + PartialOrd + Display + Copy,
-    {
-        if self.is_none(key) {
-            return Some(None);
-        }
-        self.number_or(key, range, ", or \"none\"").map(Some)
-    }
-
-    /// Yes or no.
-    pub(super) fn answer(&self, key: &str) -> Option<bool> {
-        self.answer_or(key, "")
-    }
-
-    /// Yes or no, where `or` says what else could stand there.
-    pub(super) fn answer_or(&self, key: &str, or: &str) -> Option<bool> {
-        let entry = self.entry(key)?;
-        let answer = entry.item.as_bool();
-        if answer.is_none() {
-            let kind = kind_of(entry.item);
-            let message = format!("`{key}` is {kind}, and has to be yes or no");
-            let hint = format!("write true or false without quotes{or}");
-            self.notes.error(entry.at(), message, hint);
-        }
-        answer
-    }
-
-    /// A size in bytes, or `"none"`.
-    pub(super) fn size_or_none(
-        &self,
-        key: &str,
-        range: RangeInclusive<u64>,
-    ) -> Option<Option<u64>> {
-        if self.is_none(key) {
-            return Some(None);
-        }
-        self.size(key, range).map(Some)
-    }
-
-    /// A size in bytes.
-    pub(super) fn size(&self, key: &str, range: RangeInclusive<u64>) -> Option<u64> {
-        let entry = self.entry(key)?;
-        let text = match entry.item.as_str() {
-            Some(text) => self.notes.expand(text, &entry.at())?,
-            None => String::new(),
-        };
-        let size = words::size(&text);
-        let (least, most) = (*range.start(), *range.end());
-        let (message, hint) = match (size, entry.item.as_integer()) {
-            (Some(size), _) if range.contains(&size) => return Some(size),
-            (Some(_), _) => (
-                format!("`{key}` is out of range"),
-                format!(
-                    "write a size from {} to {}",
-                    words::show_size(least),
-                    words::show_size(most)
-                ),
-            ),
-            (None, Some(number)) => (
-                format!("`{key}` has no unit"),
-                format!("write \"{number}B\", or a number and {SIZE_UNITS}"),
-            ),
-            (None, None) => (
-                format!("`{key}` is not a size"),
-                format!("write a number and {SIZE_UNITS}, such as \"64KiB\""),
-            ),
-        };
-        self.notes.error(entry.at(), message, hint);
-        None
-    }
-
-    /// One of these words, as its place among them.
-    pub(super) fn word(&self, key: &str, known: &[&str]) -> Option<usize> {
-        let text = self.text(key)?;
-        let found = known.iter().position(|word| *word == text);
-        if found.is_none() {
-            let message = format!("`{key}` cannot be {text:?}");
-            let hint = suggest_word(&text, known);
-            self.notes.error(self.at(key), message, hint);
-        }
-        found
+        let text = entry.and_then(|entry| self.notes.expand(entry.item.as_str()?, &entry.at()));
+        text.as_deref() == Some(word)
     }
 
     /// A list of texts, each with its place. One text alone is a list, too.
@@ -506,18 +339,20 @@ impl<'a> Section<'a> {
     }
 
     /// A table below this one.
-    pub(super) fn part(&self, key: &str, what: &str, known: &[Key]) -> Option<Self> {
-        let entry = self.entry(key)?;
+    pub(super) fn part(&self, key: &Key) -> Option<Self> {
+        let (name, known) = (key.name, key.below());
+        let entry = self.entry(name)?;
         let Some(table) = entry.item.as_table_like() else {
             let kind = kind_of(entry.item);
-            let message = format!("`{key}` is {kind}, and has to be a table");
+            let message = format!("`{name}` is {kind}, and has to be a table");
             let names: Vec<_> = known.iter().map(|key| key.name).collect();
             let hint = format!("write {{ … }} with {}", names.join(", "));
             self.notes.error(entry.at(), message, hint);
             return None;
         };
         let at = entry.key_at.clone();
-        Some(Section::open(self.notes, table, at, what, known))
+        let what = format!("`{name}`");
+        Some(Section::open(self.notes, table, at, &what, known))
     }
 }
 
@@ -555,11 +390,11 @@ pub(super) fn suggest_key(name: &str, known: &[Key]) -> String {
         return format!("did you mean `{near}`?");
     }
     let has = |keys: &[Key]| keys.iter().any(|key| key.name == name);
-    if let Some(above) = known.iter().find(|key| has(key.below)) {
+    if let Some(above) = known.iter().find(|key| has(key.below())) {
         return format!("it belongs below: {} = {{ {name} = … }}", above.name);
     }
     // A pool is the one thing whose parts have parts that are taken for its own.
-    if names(known) == names(keys::MEMBER) && has(keys::POOL) {
+    if names(known) == names(Member::KEYS) && has(PoolConfig::KEYS) {
         return "it belongs to the pool, not to its `member`".into();
     }
     let one = PARTS.iter().filter(|part| !part.is_named);
@@ -568,19 +403,6 @@ pub(super) fn suggest_key(name: &str, known: &[Key]) -> String {
         Some((part, near)) => format!("did you mean `{near}` under [{part}]?"),
         None => format!("known here: {}", names(known).join(", ")),
     }
-}
-
-/// A number as TOML takes it and a person reads it: `1_000_000`.
-fn grouped(number: impl Display) -> String {
-    let digits = number.to_string();
-    let mut out = String::new();
-    for (at, digit) in digits.chars().enumerate() {
-        if at > 0 && (digits.len() - at).is_multiple_of(3) && digits.len() > 4 {
-            out.push('_');
-        }
-        out.push(digit);
-    }
-    out
 }
 
 /// What a value is, in words.

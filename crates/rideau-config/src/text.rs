@@ -9,8 +9,8 @@ use std::fmt;
 use toml_edit::{DocumentMut, Item, Key, Table, Value};
 
 use super::Config;
-use super::keys::{self, PARTS};
 use super::near::near;
+use super::parts::{PARTS, effect, part};
 use super::user::KINDS;
 
 /// Why a value cannot be read or changed.
@@ -117,7 +117,7 @@ pub fn table_at(text: &str, line: usize) -> Option<&str> {
     let is_table = |head: &str| {
         let keys = Key::parse(head).unwrap_or_default();
         let first = keys.first().map(Key::get);
-        first.is_some_and(|first| PARTS.iter().any(|part| part.name == first))
+        first.is_some_and(|first| part(first).is_some())
     };
     let heads = text.lines().take(line).filter_map(|line| {
         let (head, _) = line.trim_start().strip_prefix('[')?.rsplit_once(']')?;
@@ -160,9 +160,10 @@ pub fn find(config: &Config, path: &str) -> Result<(), PathFault> {
     let [part, name, ..] = &parts[..] else {
         return Ok(());
     };
-    let Some(known) = names(config, part) else {
+    let Some(known) = self::part(part).filter(|part| part.is_named) else {
         return Ok(());
     };
+    let known = (known.names)(config);
     if known.contains(&name.as_str()) {
         return Ok(());
     }
@@ -171,25 +172,6 @@ pub fn find(config: &Config, path: &str) -> Result<(), PathFault> {
         name: name.clone(),
         near: near(name, known).map(Into::into),
     })
-}
-
-/// The names of what there is of a part, if it is one whose names must be known.
-fn names<'a>(config: &'a Config, part: &str) -> Option<Vec<&'a str>> {
-    fn all<T>(things: &[T], name: fn(&T) -> &String) -> Option<Vec<&str>> {
-        Some(things.iter().map(|thing| name(thing).as_str()).collect())
-    }
-    match part {
-        "user" => all(&config.users, |user| &user.name),
-        "pool" => all(&config.pools, |pool| &pool.name),
-        "group" => all(&config.groups, |group| &group.name),
-        "broker" => all(&config.brokers, |broker| &broker.name),
-        "regulator" => all(&config.regulators, |regulator| &regulator.name),
-        "lock" => all(&config.locks, |rule| &rule.pattern),
-        "range" => all(&config.ranges, |range| &range.name),
-        "view" => all(&config.views, |view| &view.name),
-        "app" => all(&config.apps, |app| &app.name),
-        _ => None,
-    }
 }
 
 /// Add a key to a table. In `{ … }` the space before the brace stays there.
@@ -212,7 +194,7 @@ fn parts(path: &str) -> Result<Vec<String>, PathFault> {
     let parts: Vec<String> = keys.iter().map(|key| key.get().to_owned()).collect();
     let words: Vec<&str> = parts.iter().map(String::as_str).collect();
     let first = words.first().ok_or(PathFault::Malformed)?;
-    let Some(part) = PARTS.iter().find(|part| part.name == *first) else {
+    let Some(part) = part(first) else {
         return Err(unknown(first, PARTS.iter().map(|part| part.name)));
     };
     let mut keys = part.keys;
@@ -227,9 +209,9 @@ fn parts(path: &str) -> Result<Vec<String>, PathFault> {
         let Some(key) = keys.iter().find(|key| key.name == *word) else {
             return Err(unknown(word, keys.iter().map(|key| key.name)));
         };
-        keys = key.below;
+        keys = key.below();
     }
-    debug_assert!(keys::change(&words).is_some(), "both look at the same keys");
+    debug_assert!(effect(&words).is_some(), "both look at the same keys");
     Ok(parts)
 }
 

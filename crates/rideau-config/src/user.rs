@@ -4,32 +4,62 @@ use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use toml_edit::Item;
-
+use super::kinds::{Kind, List, Made, Maybe, Number, Path, Written};
 use super::near::suggest_word;
 use super::password::{Hash, HashFault, MEMORY_MAX, PASSES_MAX};
 use super::pattern::fits;
 use super::quota::Quota;
 use super::section::{At, Section};
+use super::shown::Rows;
+use super::table::{Form, Key, Keyed, section};
 
 /// More than this is no quota.
-const QUOTA_MAX: usize = 10_000_000;
+const QUOTA_MAX: u64 = 10_000_000;
 
-/// A user, how to know them, and what they may do.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct User {
-    /// The name.
-    pub name: String,
-    /// What they have to say; none if they come by other ways.
-    pub password: Option<Password>,
-    /// A client that comes over a Unix socket with one of these ids is this user.
-    pub uids: Vec<u32>,
-    /// The commands, and groups of commands such as `@admin`.
-    pub allow: Vec<String>,
-    /// What the commands may be used on.
-    pub on: Vec<Scope>,
-    /// How much they may have of what all share, by [`Quota`]; none for the usual.
-    pub quotas: [Option<usize>; Quota::ALL.len()],
+section! {
+    /// A user, how to know them, and what they may do.
+    #[derive(Clone, PartialEq, Eq, Debug)]
+    pub struct User {
+        plain {
+            /// The name.
+            name: String = String::new();
+            /// What they have to say; none if they come by other ways.
+            password: Option<Password> = None;
+            /// How much they may have of what all share, by [`Quota`]; none for the usual.
+            quotas: [Option<usize>; Quota::ALL.len()] = [None; Quota::ALL.len()];
+        }
+        /// The hash of the password, made by `rideau hash`.
+        password => (password): Option<Password>, HashedPassword, Live, usual = "none";
+        /// A file that has the password or its hash.
+        password_file => (password): Option<Password>, PasswordFile, Live, usual = "none",
+            sample = r#""/run/secrets/orders""#;
+        /// A client that comes over a Unix socket with one of these ids is this user.
+        uids: Vec<u32> = Vec::new(), Uids, Live, sample = "[1000]";
+        /// Commands, or `"@all"`, `"@admin"`, `"@read"`, `"@pool"`, `"@broker"`, `"@lock"`,
+        /// `"@range"`, `"@app"`.
+        allow: Vec<String> = Vec::new(), Rights, Live, usual = "has to be given",
+            sample = r#"["@pool", "ask", "lock", "unlock"]"#;
+        /// What the commands may be used on.
+        on: Vec<Scope> = vec![Scope::all()], List, Live,
+            sample = r#"["pool:pg-*", "pool:@pg", "broker:checkout", "lock:tenant/*"]"#;
+        /// Connections of the Redis protocol.
+        connections_max => (quotas[0]): Option<usize>, Maybe<Number>, Live,
+            bounds = (0, QUOTA_MAX), sample = "9_000", usual = "9/10 of `limits.connections_max`",
+            above = "What this user may have of what all share. What is over a quota is refused \
+                     with its name.";
+        /// Connections to the admin port that have logged in.
+        http_connections_max => (quotas[1]): Option<usize>, Maybe<Number>, Live,
+            bounds = (0, QUOTA_MAX), sample = "231", usual = "9/10 of the 256 that there are";
+        /// Sessions.
+        sessions_max => (quotas[2]): Option<usize>, Maybe<Number>, Live,
+            bounds = (0, QUOTA_MAX), sample = "9_000", usual = "9/10 of `limits.sessions_max`";
+        /// Subscriptions to events and to values, `MONITOR`, streams over HTTP.
+        streams_max => (quotas[3]): Option<usize>, Maybe<Number>, Live, bounds = (0, QUOTA_MAX),
+            sample = "1_000", usual = "1/10 of `limits.connections_max`, at least 16";
+        /// Commands and requests that wait, `ASYNC` ones included.
+        waiting_max => (quotas[4]): Option<usize>, Maybe<Number>, Live, bounds = (0, QUOTA_MAX),
+            sample = "90_000", usual = "9/10 of `limits.waiters_max`";
+    }
 }
 
 /// Where the password is.
@@ -116,15 +146,10 @@ impl User {
     pub fn everything(name: &str) -> Self {
         Self {
             name: name.into(),
-            password: None,
-            uids: Vec::new(),
             allow: vec!["@admin".into()],
-            on: vec![Scope {
-                kind: None,
-                names: "*".into(),
-            }],
             // No key of the config could raise them.
             quotas: [Some(usize::MAX); Quota::ALL.len()],
+            ..Self::default()
         }
     }
 
@@ -186,30 +211,95 @@ impl User {
             let hint = "write allow = [\"@all\"], or the commands one by one";
             section.notes.error(section.at.clone(), message, hint);
         }
-        let file = section.text("password_file").map(|path| {
-            let path = PathBuf::from(path);
-            section
-                .notes
-                .secret_file(path.clone(), section.at("password_file"));
-            Password::File(path)
-        });
-        let allow = section.list("allow").unwrap_or_default();
-        let on = section.list("on");
-        let on = on.unwrap_or_else(|| vec![("*".into(), section.at.clone())]);
-        Self {
-            name: name.into(),
-            password: hash(section).map(Password::Hash).or(file),
-            uids: uids(section),
-            allow: allow
-                .into_iter()
-                .filter_map(|(word, at)| allowed(section, word, at))
-                .collect(),
-            on: on
-                .into_iter()
-                .filter_map(|(words, at)| scope(section, &words, at))
-                .collect(),
-            quotas: Quota::ALL.map(|quota| section.number(quota.key(), 0..=QUOTA_MAX)),
+        let mut user = Self::default();
+        user.read_keys(section);
+        user.name = name.into();
+        user
+    }
+}
+
+/// The hash of a password, which is not shown.
+struct HashedPassword;
+/// A file with a password.
+struct PasswordFile;
+/// Ids of users of the machine.
+struct Uids;
+/// Commands and groups of commands.
+struct Rights;
+
+impl Kind<Option<Password>> for HashedPassword {
+    const FORM: Form = Form::Text;
+
+    fn read(section: &Section<'_>, _: &Key) -> Option<Option<Password>> {
+        hash(section).map(Password::Hash).map(Some)
+    }
+
+    fn show(_: &Option<Password>, _: &Key, _: &mut Rows) {}
+}
+
+impl Kind<Option<Password>> for PasswordFile {
+    const FORM: Form = Form::Path;
+
+    fn read(section: &Section<'_>, key: &Key) -> Option<Option<Password>> {
+        let path = Path::read(section, key)?;
+        section
+            .notes
+            .secret_file(path.clone(), section.at(key.name));
+        Some(Some(Password::File(path)))
+    }
+
+    fn show(value: &Option<Password>, key: &Key, rows: &mut Rows) {
+        if let Some(Password::File(path)) = value {
+            Path::show(path, key, rows);
         }
+    }
+}
+
+impl Kind<Vec<u32>> for Uids {
+    const FORM: Form = Form::List(&Form::Number);
+
+    fn read(section: &Section<'_>, key: &Key) -> Option<Vec<u32>> {
+        let entry = section.entry(key.name)?;
+        let uid = |value: &toml_edit::Value| value.as_integer().and_then(|uid| uid.try_into().ok());
+        let array = entry.item.as_array();
+        let uids: Option<Vec<u32>> = array.and_then(|array| array.iter().map(uid).collect());
+        if uids.is_none() {
+            let hint = "write a list of user ids, such as [1000]";
+            let message = match array {
+                Some(_) => "one of `uids` is no user id",
+                None => "`uids` is no list",
+            };
+            section.notes.error(entry.at(), message, hint);
+        }
+        uids
+    }
+
+    fn show(value: &Vec<u32>, key: &Key, rows: &mut Rows) {
+        let uids: Vec<_> = value.iter().map(ToString::to_string).collect();
+        rows.push(key.name, format!("[{}]", uids.join(", ")));
+    }
+}
+
+impl Kind<Vec<String>> for Rights {
+    const FORM: Form = Form::List(&Form::Words(ALLOWED));
+
+    fn read(section: &Section<'_>, key: &Key) -> Option<Vec<String>> {
+        let list = section.list(key.name)?;
+        let allowed = |(word, at): &(String, At)| {
+            let made = match ALLOWED.contains(&word.as_str()) {
+                true => Ok(word.clone()),
+                false => Err((
+                    format!("unknown command {word:?} in `allow`"),
+                    suggest_word(word, ALLOWED),
+                )),
+            };
+            section.note(at, made)
+        };
+        Some(list.iter().filter_map(allowed).collect())
+    }
+
+    fn show(value: &Vec<String>, key: &Key, rows: &mut Rows) {
+        List::show(value, key, rows);
     }
 }
 
@@ -245,59 +335,39 @@ fn hash(section: &Section<'_>) -> Option<Hash> {
     None
 }
 
-fn uids(section: &Section<'_>) -> Vec<u32> {
-    let Some(entry) = section.entry("uids") else {
-        return Vec::new();
-    };
-    let uid = |value: &toml_edit::Value| value.as_integer().and_then(|uid| uid.try_into().ok());
-    let array = entry.item.as_array();
-    let uids: Option<Vec<u32>> = array.and_then(|array| array.iter().map(uid).collect());
-    uids.unwrap_or_else(|| {
-        let hint = "write a list of user ids, such as [1000]";
-        let is_list = matches!(entry.item, Item::Value(toml_edit::Value::Array(_)));
-        let message = if is_list {
-            "one of `uids` is no user id"
-        } else {
-            "`uids` is no list"
-        };
-        section.notes.error(entry.at(), message, hint);
-        Vec::new()
-    })
-}
-
-fn allowed(section: &Section<'_>, word: String, at: At) -> Option<String> {
-    if ALLOWED.contains(&word.as_str()) {
-        return Some(word);
-    }
-    let message = format!("unknown command {word:?} in `allow`");
-    section
-        .notes
-        .error(at, message, suggest_word(&word, ALLOWED));
-    None
-}
-
-fn scope(section: &Section<'_>, words: &str, at: At) -> Option<Scope> {
-    if words == "*" {
-        return Some(Scope {
+impl Scope {
+    /// Everything.
+    fn all() -> Self {
+        Self {
             kind: None,
-            names: words.into(),
-        });
+            names: "*".into(),
+        }
     }
-    let Some((kind, names)) = words.split_once(':') else {
-        let message = format!("{words:?} does not say what it is a name of");
-        let hint = format!("write \"pool:{words}\", \"broker:{words}\" or \"lock:{words}\"");
-        section.notes.error(at, message, hint);
-        return None;
-    };
-    let Some(kind) = KINDS.iter().find(|known| **known == kind) else {
-        let message = format!("nothing of kind {kind:?} has names");
-        section.notes.error(at, message, suggest_word(kind, KINDS));
-        return None;
-    };
-    Some(Scope {
-        kind: Some(*kind),
-        names: names.into(),
-    })
+}
+
+impl Written for Scope {
+    fn make(words: &str, _: &Key) -> Made<Self> {
+        if words == "*" {
+            return Ok(Self::all());
+        }
+        let Some((kind, names)) = words.split_once(':') else {
+            let message = format!("{words:?} does not say what it is a name of");
+            let hint = format!("write \"pool:{words}\", \"broker:{words}\" or \"lock:{words}\"");
+            return Err((message, hint));
+        };
+        let Some(kind) = KINDS.iter().find(|known| **known == kind) else {
+            let message = format!("nothing of kind {kind:?} has names");
+            return Err((message, suggest_word(kind, KINDS)));
+        };
+        Ok(Self {
+            kind: Some(*kind),
+            names: names.into(),
+        })
+    }
+
+    fn word(&self) -> String {
+        self.to_string()
+    }
 }
 
 impl fmt::Display for Scope {

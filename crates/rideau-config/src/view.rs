@@ -2,19 +2,26 @@
 
 use rideau_core::allocator::Span;
 
+use super::kinds::List;
 use super::range::{check_name, is_empty, spans};
 use super::section::Section;
+use super::table::section;
 
-/// Some values, of whatever ranges, that are counted under one name. Nothing
-/// can be had of it.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct ViewConfig {
-    /// The name.
-    pub name: String,
-    /// Its values, as they are written; they may have some in common.
-    pub values: Vec<String>,
-    /// What they mean.
-    pub spans: Vec<Span>,
+section! {
+    /// Some values, of whatever ranges, that are counted under one name. Nothing
+    /// can be had of it.
+    #[derive(Clone, PartialEq, Eq, Debug)]
+    pub struct ViewConfig {
+        plain {
+            /// The name.
+            name: String = String::new();
+            /// What its values mean.
+            spans: Vec<Span> = Vec::new();
+        }
+        /// Its values, as those of a range, of any ranges; they may have some in common.
+        values: Vec<String> = Vec::new(), List, Live, usual = "has to be given",
+            sample = r#"["10.20.1.0/24", "10.21.1.0/24"]"#;
+    }
 }
 
 impl ViewConfig {

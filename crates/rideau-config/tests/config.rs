@@ -9,10 +9,11 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use rideau_config::keys::{self, Change};
 use rideau_config::password::Hash;
 use rideau_config::text::{self, PathFault};
-use rideau_config::{Buckets, Config, Level, Listen, Live, Member, Now, Password, plan};
+use rideau_config::{
+    Buckets, Change, Config, Level, Listen, Live, Member, Now, Password, all_keys, plan,
+};
 use rideau_core::{Rng, Side, meter, pool, queue, valve};
 use rideau_process::{Ready, Signal};
 use toml_edit::{DocumentMut, Item, Key, Value};
@@ -149,7 +150,7 @@ fn the_reference_has_every_key_and_no_other() {
         collect(section, item, &mut shown);
     }
     let shown: BTreeSet<_> = shown.iter().map(|path| shared(path)).collect();
-    let known: BTreeSet<_> = keys::all().iter().map(|(path, _)| shared(path)).collect();
+    let known: BTreeSet<_> = all_keys().iter().map(|(path, _)| shared(path)).collect();
     let missing: Vec<_> = known.difference(&shown).collect();
     assert!(missing.is_empty(), "not in the reference: {missing:?}");
     // Only below these does a file choose names of its own.
@@ -164,7 +165,7 @@ fn the_reference_has_every_key_and_no_other() {
 #[test]
 fn the_reference_says_of_each_key_of_the_server_what_a_change_takes() {
     let reference = reference();
-    for (path, change) in keys::all() {
+    for (path, change) in all_keys() {
         let Some(key) = path
             .strip_prefix("server.")
             .filter(|key| !key.contains('.'))

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
-use rideau_config::{Config, keys};
+use rideau_config::{Config, all_keys};
 use rideau_core::{OptionError, Settings, meter, queue, valve};
 
 const README: &str = include_str!("../../../README.md");
@@ -61,7 +61,7 @@ fn the_options_of_apps_are_all_there_with_their_defaults() {
     ] {
         let rows = options(APPS, section);
         let shown: BTreeSet<_> = rows.iter().map(|(key, _)| (*key).to_owned()).collect();
-        let known = keys::all().into_iter().filter_map(|(path, _)| {
+        let known = all_keys().into_iter().filter_map(|(path, _)| {
             let key = path.strip_prefix(part)?;
             (!key.contains('.')).then(|| key.to_owned())
         });

@@ -2,8 +2,8 @@
 
 use std::net::Ipv6Addr;
 
+use crate::kinds::Made;
 use crate::section::Section;
-use crate::server::{Made, note};
 
 /// The hosts in small letters, each once.
 pub(super) fn hosts(section: &Section<'_>) -> Option<Vec<String>> {
@@ -38,7 +38,7 @@ fn each_once(
 ) -> Option<Vec<String>> {
     let mut all: Vec<String> = Vec::new();
     for (text, at) in section.list(key)? {
-        let Some(one) = note(section, &at, make(&text)) else {
+        let Some(one) = section.note(&at, make(&text)) else {
             continue;
         };
         if all.contains(&one) {

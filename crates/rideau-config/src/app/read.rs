@@ -1,120 +1,111 @@
 //! Reads an application from its table, and notes what is wrong with it.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::{AppConfig, AppListen, AppReady, Health, Http, hosts};
+use rideau_core::apps;
+
+use super::{AppConfig, AppListen, AppReady, Health, Http, MANY, hosts};
+use crate::exec;
+use crate::kinds::{Answer, Kind, List, Made, Number, OrNone, Positive, Span, Text, Written};
 use crate::near::suggest_word;
 use crate::section::{Section, kind_of};
-use crate::server::{Made, address, note};
+use crate::shown::Rows;
+use crate::table::{Effect, Form, Key, Keyed, section};
 use crate::words::{show_size, show_span};
-use crate::{exec, keys, options};
 
 /// Ways to listen that are a word.
 const LISTEN: &[&str] = &["socket", "port", "inherit"];
 /// Ways to be ready that are a word.
 const READY: &[&str] = &["auto", "connect", "http", "notify"];
-const PROCESSES_MAX: usize = 100_000;
-const MANY: usize = 1_000_000;
-const MIB: u64 = 1 << 20;
-/// No machine has more.
-const SIZE_MAX: u64 = 1 << 50;
+/// Ways to be ready that are a table.
+const READY_KEYS: &[Key] = &[
+    Key {
+        name: "line",
+        effect: Effect::Started,
+        help: &["It writes a line with this text in it."],
+        ..Key::BARE
+    },
+    Key {
+        name: "http",
+        effect: Effect::Started,
+        help: &["It answers a request for this path with a status below 500."],
+        ..Key::BARE
+    },
+];
+
+/// Hosts in small letters, each once.
+pub(super) struct Hosts;
+/// Beginnings of paths, each once.
+pub(super) struct PathPrefixes;
+/// Paths that can be asked for.
+pub(super) struct PathList;
+/// A path that can be asked for.
+pub(super) struct UrlPath;
+/// A path from the root on.
+pub(super) struct FullPath;
+/// A folder below another.
+pub(super) struct Below;
+/// The name of a user or a group.
+pub(super) struct Account;
+/// A mask for new files, in octal digits.
+pub(super) struct Mask;
+/// The name of a cookie.
+struct Cookie;
+/// How to know that a process is ready.
+pub(super) struct AppReadyWays;
+/// How to know that a process is well.
+pub(super) struct Checked;
+/// A cookie that leads back to the same process, or a table with how long to wait for it.
+pub(super) struct Sticky;
+/// What becomes of connections that became something else.
+pub(super) struct Upgrades;
 
 impl AppConfig {
+    /// None if it has no program; that is noted.
     pub(crate) fn read(name: &str, section: &Section<'_>) -> Option<Self> {
         check_name(name, section);
         let command = command(name, section);
         let is_there = command.is_some();
-        let (command, shown) = command.unwrap_or_default();
-        let mut app = Self::new(name, command);
-        app.run.shown = shown;
-        app.hosts = hosts::hosts(section).unwrap_or_default();
-        app.paths = hosts::paths(section).unwrap_or(app.paths);
-        app.strips_path = section.answer("strip").unwrap_or(false);
-        app.health = health(section);
-        app.read_run(section);
-        app.read_ready(section);
-        app.read_counts(section);
-        app.read_times(section);
-        app.read_memory(section);
-        app.read_sticky(section);
-        app.read_upgrades(section);
-        app.http.read(section);
-        if section.is_none("restart_dir") {
-            app.restart_dir = None;
-        } else if let Some(dir) = section.made("restart_dir", folder_below) {
-            app.restart_dir = Some(dir);
-        }
+        let mut app = Self::default();
+        app.read_keys(section);
+        app.name = name.into();
+        (app.run.command, app.run.shown) = command.unwrap_or_default();
+        app.check_listen(section);
+        app.check_ready(section);
+        app.check_counts(section);
+        app.check_bounds(section);
         is_there.then_some(app)
     }
 
-    fn read_run(&mut self, section: &Section<'_>) {
+    /// Where it listens, if it does not say so, follows from its words.
+    fn check_listen(&mut self, section: &Section<'_>) {
         let run = &mut self.run;
-        run.env = env(section);
-        let values = run.env.iter().map(|(_, value)| value);
-        let usual = AppListen::usual(run.command.iter().chain(values));
-        run.listen = section.made("listen", listen).unwrap_or(usual);
+        check_env(section, &run.env);
+        let listen: Option<AppListen> = Text::read(section, Self::key("listen"));
+        run.listen = listen.unwrap_or_else(|| {
+            let values = run.env.iter().map(|(_, value)| value);
+            AppListen::usual(run.command.iter().chain(values))
+        });
         check_port(section, &run.env, &run.listen);
-        run.root = section.made("root", |text| full_path(text, "/srv/shop"));
-        run.user = section.made("user", |text| account("user", text));
-        run.group = section.made("group", |text| account("group", text));
-        run.umask = section.made("umask", umask);
-        run.new_privileges = section.answer("new_privileges").unwrap_or(false);
-        run.files_max = section
-            .number_or_none("files_max", 16..=1_000_000_000)
-            .flatten();
-        run.processes_max = section
-            .number_or_none("processes_max", 1..=1_000_000_000)
-            .flatten();
-        run.warm_up = paths(section, "warm_up").unwrap_or_default();
-        run.stop_signal = section
-            .made("stop_signal", exec::stop_signal)
-            .unwrap_or(run.stop_signal);
-        if !section.is_none("log") {
-            run.log = section.made("log", |text| full_path(text, "/var/log/shop.log"));
-        }
     }
 
-    fn read_ready(&mut self, section: &Section<'_>) {
-        let Some(ready) = ready(section, self.health.as_ref()) else {
-            return;
-        };
-        if ready == AppReady::Connect && self.run.listen == AppListen::Inherit {
+    fn check_ready(&self, section: &Section<'_>) {
+        if self.run.ready == AppReady::Connect && self.run.listen == AppListen::Inherit {
             let message = "a connection says nothing of a process that inherits its socket";
             let hint = "it is taken before the process runs: write \"http\" or \"notify\"";
             section.notes.error(section.at("ready"), message, hint);
         }
-        self.run.ready = ready;
     }
 
-    fn read_counts(&mut self, section: &Section<'_>) {
+    fn check_counts(&mut self, section: &Section<'_>) {
         let options = &mut self.options;
         // Only one process can listen at an address.
         options.alone = matches!(self.run.listen, AppListen::Fixed(_));
-        let usual = match options.alone {
-            true => Some(1),
-            false => options.max,
-        };
-        options.min = section
-            .number("min", 0..=PROCESSES_MAX)
-            .unwrap_or(options.min);
-        options.max = section
-            .number_or_none("max", 1..=PROCESSES_MAX)
-            .unwrap_or(usual);
-        options.concurrency = section
-            .number("concurrency", 1..=MANY)
-            .unwrap_or(options.concurrency);
-        options.requests_max = section
-            .number_or_none("requests_max", 1..=1_000_000_000_000)
-            .unwrap_or(options.requests_max);
-        options.deploy_tries = section
-            .number("deploy_tries", 1..=100)
-            .unwrap_or(options.deploy_tries);
-        options.timeouts_max = section
-            .number("timeouts_max", 1..=1_000_000)
-            .unwrap_or(options.timeouts_max);
-        if let Some(queue) = options::app_queue(section, "queue") {
-            options.queue = queue;
+        let max: Option<Option<usize>> = OrNone::<Number>::read(section, Self::key("max"));
+        if options.alone && max.is_none() {
+            options.max = Some(1);
         }
         if let Some(max) = options.max
             && options.min > max
@@ -130,43 +121,13 @@ impl AppConfig {
         }
     }
 
-    fn read_times(&mut self, section: &Section<'_>) {
-        let (options, run) = (&mut self.options, &mut self.run);
-        for (key, place) in [
-            ("start_timeout", &mut run.start_timeout),
-            ("timeouts_window", &mut options.timeouts_window),
-            ("backoff_first", &mut options.backoff_first),
-            ("backoff_max", &mut options.backoff_max),
-        ] {
-            *place = section.positive_span(key).unwrap_or(*place);
-        }
-        for (key, place) in [
-            ("stop_timeout", &mut run.stop_timeout),
-            ("drain_timeout", &mut options.drain_timeout),
-            ("uptime_min", &mut options.uptime_min),
-        ] {
-            *place = section.span(key).unwrap_or(*place);
-        }
-        for (key, place) in [
-            ("idle_after", &mut options.idle_after),
-            ("life_max", &mut options.life_max),
-            ("target_wait", &mut options.target_wait),
-            ("watchdog", &mut run.watchdog),
-        ] {
-            *place = section.span_or_none(key).unwrap_or(*place);
-        }
+    fn check_bounds(&self, section: &Section<'_>) {
+        let options = &self.options;
         if options.backoff_first > options.backoff_max {
             let first = ("backoff_first", show_span(options.backoff_first));
             let most = ("backoff_max", show_span(options.backoff_max));
             note_over(section, first, most);
         }
-    }
-
-    fn read_memory(&mut self, section: &Section<'_>) {
-        let options = &mut self.options;
-        let size = |key| section.size_or_none(key, MIB..=SIZE_MAX).flatten();
-        options.memory_soft = size("memory_soft");
-        options.memory_hard = size("memory_hard");
         if let (Some(soft), Some(hard)) = (options.memory_soft, options.memory_hard)
             && soft > hard
         {
@@ -174,19 +135,166 @@ impl AppConfig {
             note_over(section, soft, ("memory_hard", show_size(hard)));
         }
     }
+}
 
-    fn read_sticky(&mut self, section: &Section<'_>) {
-        let Some(entry) = section.entry("sticky") else {
+impl Kind<Vec<String>> for Hosts {
+    const FORM: Form = Form::List(&Form::Text);
+
+    fn read(section: &Section<'_>, _: &Key) -> Option<Vec<String>> {
+        hosts::hosts(section)
+    }
+
+    fn show(value: &Vec<String>, key: &Key, rows: &mut Rows) {
+        List::show(value, key, rows);
+    }
+}
+
+impl Kind<Vec<String>> for PathPrefixes {
+    const FORM: Form = Form::List(&Form::Text);
+
+    fn read(section: &Section<'_>, _: &Key) -> Option<Vec<String>> {
+        hosts::paths(section)
+    }
+
+    fn show(value: &Vec<String>, key: &Key, rows: &mut Rows) {
+        List::show(value, key, rows);
+    }
+}
+
+impl Kind<Vec<String>> for PathList {
+    const FORM: Form = Form::List(&Form::Text);
+
+    fn read(section: &Section<'_>, key: &Key) -> Option<Vec<String>> {
+        let list = section.list(key.name)?;
+        let paths = list.iter();
+        let paths = paths.filter_map(|(text, at)| section.note(at, hosts::path(text)));
+        Some(paths.collect())
+    }
+
+    fn show(value: &Vec<String>, key: &Key, rows: &mut Rows) {
+        List::show(value, key, rows);
+    }
+}
+
+/// Kinds that are a text of which something is made.
+macro_rules! made {
+    ($(
+        $kind:ident: $type:ty, $form:ident, |$text:ident, $key:ident| $make:expr, $show:expr;
+    )+) => {$(
+        impl Kind<$type> for $kind {
+            const FORM: Form = Form::$form;
+
+            fn read(section: &Section<'_>, $key: &Key) -> Option<$type> {
+                section.made($key.name, |$text| $make)
+            }
+
+            fn show(value: &$type, key: &Key, rows: &mut Rows) {
+                let show: fn(&$type) -> String = $show;
+                rows.text(key.name, &show(value));
+            }
+        }
+    )+};
+}
+
+made! {
+    UrlPath: String, Text, |text, key| hosts::path(text), String::clone;
+    FullPath: PathBuf, Path, |text, key| full_path(text, key), |path| path.display().to_string();
+    Below: PathBuf, Path, |text, key| folder_below(text), |path| path.display().to_string();
+    Account: String, Text, |text, key| account(text, key), String::clone;
+    Cookie: String, Text, |text, key| cookie(text), String::clone;
+    Mask: u32, Text, |text, key| umask(text), |mask| format!("{mask:03o}");
+}
+
+impl Kind<AppReady> for AppReadyWays {
+    const FORM: Form = Form::Any(&[Form::Words(READY), Form::Table(READY_KEYS)]);
+
+    fn read(section: &Section<'_>, key: &Key) -> Option<AppReady> {
+        ready(section, key)
+    }
+
+    fn show(value: &AppReady, key: &Key, rows: &mut Rows) {
+        match value {
+            AppReady::Auto => rows.text(key.name, "auto"),
+            AppReady::Connect => rows.text(key.name, "connect"),
+            AppReady::Notify => rows.text(key.name, "notify"),
+            AppReady::Http(path) => rows.below(key.name, |rows| rows.text("http", path)),
+            AppReady::Line(line) => rows.below(key.name, |rows| rows.text("line", line)),
+        }
+    }
+}
+
+impl Kind<Option<Health>> for Checked {
+    const FORM: Form = Form::Any(&[Form::Table(Health::KEYS), Form::Words(&["none"])]);
+
+    fn read(section: &Section<'_>, key: &Key) -> Option<Option<Health>> {
+        if section.is_word(key.name, "none") {
+            return None;
+        }
+        let part = section.part(key)?;
+        if !part.has("path") {
+            let hint = "write { path = \"/up\" }";
+            let message = "`health` does not say what to ask for";
+            section.notes.error(section.at(key.name), message, hint);
+        }
+        let mut health = Health::default();
+        health.read_keys(&part);
+        Some(Some(health).filter(|health| !health.path.is_empty()))
+    }
+
+    fn show(value: &Option<Health>, key: &Key, rows: &mut Rows) {
+        if let Some(health) = value {
+            rows.below(key.name, |rows| health.show_keys(rows));
+        }
+    }
+}
+
+section! {
+    /// A cookie, and how long to wait for the process it leads to.
+    struct StickyTable {
+        /// The name of the cookie.
+        cookie: String = String::new(), Cookie, Requests, usual = "has to be given";
+        /// A request that finds the process busy for longer gets another.
+        wait: Duration = apps::Options::default().sticky_wait, Span, Requests;
+    }
+}
+
+section! {
+    /// How connections are treated that became something else.
+    struct UpgradesTable {
+        /// How long they may go on when their process goes.
+        grace: Duration = Http::default().upgrade_grace, Span, Live;
+        /// How long they may go on without a word.
+        idle: Option<Duration> = None, OrNone<Positive>, Live;
+        /// As many in one process, if they take no place.
+        max: usize = apps::Options::default().upgrades_max, Number, Live, bounds = (1, MANY);
+        /// Each takes a place.
+        count: bool = apps::Options::default().upgrades_count, Answer, Live;
+    }
+}
+
+impl Kind<AppConfig> for Sticky {
+    const FORM: Form = Form::Any(&[
+        Form::Words(&["none"]),
+        Form::Text,
+        Form::Table(StickyTable::KEYS),
+    ]);
+
+    fn read(_: &Section<'_>, _: &Key) -> Option<AppConfig> {
+        None
+    }
+
+    fn read_into(app: &mut AppConfig, section: &Section<'_>, key: &Key) {
+        let Some(entry) = section.entry(key.name) else {
             return;
         };
-        if section.is_none("sticky") {
+        if section.is_word(key.name, "none") {
             return;
         }
         if entry.item.is_str() {
-            self.http.sticky = section.made("sticky", cookie);
+            app.http.sticky = section.made(key.name, cookie);
             return;
         }
-        let Some(part) = section.part("sticky", "`sticky`", keys::STICKY) else {
+        let Some(part) = section.part(key) else {
             return;
         };
         if !part.has("cookie") {
@@ -194,42 +302,49 @@ impl AppConfig {
             let message = "`sticky` has no cookie";
             section.notes.error(entry.at(), message, hint);
         }
-        self.http.sticky = part.made("cookie", cookie);
-        let wait = part.span("wait");
-        self.options.sticky_wait = wait.unwrap_or(self.options.sticky_wait);
+        let mut sticky = StickyTable::default();
+        sticky.read_keys(&part);
+        app.http.sticky = Some(sticky.cookie).filter(|cookie| !cookie.is_empty());
+        app.options.sticky_wait = sticky.wait;
     }
 
-    fn read_upgrades(&mut self, section: &Section<'_>) {
-        let Some(part) = section.part("upgrades", "`upgrades`", keys::UPGRADES) else {
-            return;
-        };
-        let (http, options) = (&mut self.http, &mut self.options);
-        http.upgrade_grace = part.span("grace").unwrap_or(http.upgrade_grace);
-        http.upgrade_idle = part.span_or_none("idle").flatten();
-        options.upgrades_count = part.answer("count").unwrap_or(options.upgrades_count);
-        let max = part.number("max", 1..=MANY);
-        options.upgrades_max = max.unwrap_or(options.upgrades_max);
+    fn show(app: &AppConfig, key: &Key, rows: &mut Rows) {
+        if let Some(cookie) = &app.http.sticky {
+            let sticky = StickyTable {
+                cookie: cookie.clone(),
+                wait: app.options.sticky_wait,
+            };
+            rows.below(key.name, |rows| sticky.show_keys(rows));
+        }
     }
 }
 
-impl Http {
-    fn read(&mut self, section: &Section<'_>) {
-        self.request_timeout = section.span_or_none("request_timeout").flatten();
-        self.body_max = section
-            .size("body_max", 0..=SIZE_MAX)
-            .unwrap_or(self.body_max);
-        let answer_or_auto = |key| {
-            let entry = section.entry(key)?;
-            match entry.item.as_str() {
-                Some("auto") => None,
-                _ => section.answer_or(key, ", or \"auto\""),
-            }
+impl Kind<AppConfig> for Upgrades {
+    const FORM: Form = Form::Table(UpgradesTable::KEYS);
+
+    fn read(_: &Section<'_>, _: &Key) -> Option<AppConfig> {
+        None
+    }
+
+    fn read_into(app: &mut AppConfig, section: &Section<'_>, key: &Key) {
+        if let Some(part) = section.part(key) {
+            let mut upgrades = UpgradesTable::default();
+            upgrades.read_keys(&part);
+            app.http.upgrade_grace = upgrades.grace;
+            app.http.upgrade_idle = upgrades.idle;
+            app.options.upgrades_max = upgrades.max;
+            app.options.upgrades_count = upgrades.count;
+        }
+    }
+
+    fn show(app: &AppConfig, key: &Key, rows: &mut Rows) {
+        let upgrades = UpgradesTable {
+            grace: app.http.upgrade_grace,
+            idle: app.http.upgrade_idle,
+            max: app.options.upgrades_max,
+            count: app.options.upgrades_count,
         };
-        self.buffers_requests = answer_or_auto("buffer_requests");
-        self.buffers_responses = answer_or_auto("buffer_responses");
-        self.keep_alive = section.span("keep_alive").unwrap_or(self.keep_alive);
-        self.retries = section.answer("retry").unwrap_or(self.retries);
-        self.tells_timing = section.answer("timing").unwrap_or(self.tells_timing);
+        rows.below(key.name, |rows| upgrades.show_keys(rows));
     }
 }
 
@@ -267,17 +382,15 @@ fn command(name: &str, section: &Section<'_>) -> Option<(Vec<String>, Vec<String
     exec::command(section)
 }
 
-/// The variables, but for those that say where to listen.
-fn env(section: &Section<'_>) -> Vec<(String, String)> {
-    let env = exec::env(section);
-    for (name, _) in &env {
+/// No variable says where to listen.
+fn check_env(section: &Section<'_>, env: &[(String, String)]) {
+    for (name, _) in env {
         if name.starts_with("LISTEN_") {
             let message = format!("the variable `{name}` is set by rideau itself");
             let hint = "it is there with listen = \"inherit\"";
             section.notes.error(section.at("env"), message, hint);
         }
     }
-    env
 }
 
 /// An app that is told a port of its own is not told another.
@@ -292,30 +405,43 @@ fn check_port(section: &Section<'_>, env: &[(String, String)], listen: &AppListe
     }
 }
 
-fn listen(text: &str) -> Made<AppListen> {
-    let words = [AppListen::Socket, AppListen::Port, AppListen::Inherit];
-    if let Some(at) = LISTEN.iter().position(|word| *word == text) {
-        return Ok(words[at].clone());
+impl Written for AppListen {
+    const FORM: Form = Form::Any(&[Form::Words(LISTEN), Form::Address]);
+
+    fn make(text: &str, key: &Key) -> Made<Self> {
+        let words = [Self::Socket, Self::Port, Self::Inherit];
+        if let Some(at) = LISTEN.iter().position(|word| *word == text) {
+            return Ok(words[at].clone());
+        }
+        match SocketAddr::make(text, key) {
+            Ok(address) if address.port() == 0 => Err((
+                format!("{text:?} does not say which port"),
+                "write the one where the program listens, or \"port\" to tell it one".into(),
+            )),
+            Ok(address) => Ok(Self::Fixed(address)),
+            Err(_) => {
+                let hint = suggest_word(text, LISTEN);
+                let hint = format!("{hint}, or an address such as \"127.0.0.1:9000\"");
+                Err((format!("`listen` cannot be {text:?}"), hint))
+            }
+        }
     }
-    match address(text) {
-        Ok(address) if address.port() == 0 => Err((
-            format!("{text:?} does not say which port"),
-            "write the one where the program listens, or \"port\" to tell it one".into(),
-        )),
-        Ok(address) => Ok(AppListen::Fixed(address)),
-        Err(_) => {
-            let hint = suggest_word(text, LISTEN);
-            let hint = format!("{hint}, or an address such as \"127.0.0.1:9000\"");
-            Err((format!("`listen` cannot be {text:?}"), hint))
+
+    fn word(&self) -> String {
+        match self {
+            Self::Inherit => "inherit".into(),
+            Self::Socket => "socket".into(),
+            Self::Port => "port".into(),
+            Self::Fixed(address) => address.to_string(),
         }
     }
 }
 
 /// None if nothing is said, or nothing that can be meant.
-fn ready(section: &Section<'_>, health: Option<&Health>) -> Option<AppReady> {
-    let entry = section.entry("ready")?;
+fn ready(section: &Section<'_>, key: &Key) -> Option<AppReady> {
+    let entry = section.entry(key.name)?;
     if entry.item.is_table_like() {
-        let part = section.part("ready", "`ready`", keys::APP_READY)?;
+        let part = section.part(key)?;
         return match (part.has("line"), part.has("http")) {
             (true, false) => part.made("line", line).map(AppReady::Line),
             (false, true) => part.made("http", hosts::path).map(AppReady::Http),
@@ -334,11 +460,12 @@ fn ready(section: &Section<'_>, health: Option<&Health>) -> Option<AppReady> {
         section.notes.error(entry.at(), message, hint);
         return None;
     }
-    let path = health.map_or("/", |health| &health.path);
+    let health = Checked::read(section, AppConfig::key("health")).flatten();
+    let path = health.map_or("/".into(), |health| health.path);
     section.made("ready", |word| match word {
         "auto" => Ok(AppReady::Auto),
         "connect" => Ok(AppReady::Connect),
-        "http" => Ok(AppReady::Http(path.into())),
+        "http" => Ok(AppReady::Http(path)),
         "notify" => Ok(AppReady::Notify),
         "line" => Err((
             "`ready` does not say what line to wait for".into(),
@@ -361,44 +488,12 @@ fn line(text: &str) -> Made<String> {
     }
 }
 
-fn health(section: &Section<'_>) -> Option<Health> {
-    if section.is_none("health") {
-        return None;
-    }
-    let part = section.part("health", "`health`", keys::HEALTH)?;
-    if !part.has("path") {
-        let hint = "write { path = \"/up\" }";
-        let message = "`health` does not say what to ask for";
-        section.notes.error(section.at("health"), message, hint);
-    }
-    let span = |key, default| part.positive_span(key).unwrap_or(default);
-    let every = span("every", Duration::from_secs(10));
-    let timeout = span("timeout", Duration::from_secs(2));
-    let fails = part.number("fails", 1..=1000).unwrap_or(3);
-    Some(Health {
-        path: part.made("path", hosts::path)?,
-        every,
-        timeout,
-        fails,
-    })
-}
-
-fn paths(section: &Section<'_>, key: &str) -> Option<Vec<String>> {
-    let list = section.list(key)?;
-    let paths = list.iter();
-    Some(
-        paths
-            .filter_map(|(text, at)| note(section, at, hosts::path(text)))
-            .collect(),
-    )
-}
-
-fn full_path(text: &str, such_as: &str) -> Made<PathBuf> {
+fn full_path(text: &str, key: &Key) -> Made<PathBuf> {
     match text.starts_with('/') {
         true => Ok(text.into()),
         false => Err((
             format!("{text:?} is no full path"),
-            format!("write it from the root on, such as {such_as:?}"),
+            format!("write it from the root on, such as {}", key.sample),
         )),
     }
 }
@@ -413,10 +508,10 @@ fn folder_below(text: &str) -> Made<PathBuf> {
     }
 }
 
-fn account(what: &str, text: &str) -> Made<String> {
+fn account(text: &str, key: &Key) -> Made<String> {
     if text.is_empty() || text.contains(|c: char| c.is_whitespace() || c == ':') {
         let hint = "write its name or its number, such as \"www-data\"";
-        return Err((format!("{text:?} is no {what}"), hint.into()));
+        return Err((format!("{text:?} is no {}", key.name), hint.into()));
     }
     Ok(text.into())
 }

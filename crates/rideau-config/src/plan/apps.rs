@@ -3,17 +3,11 @@
 use super::Live;
 use crate::Config;
 use crate::human::count;
+use crate::table::Effect;
 
-/// What a change of an app's key means to its processes and requests.
+/// What a change of a number of an app or of the front means to processes and requests.
 pub(super) fn meaning(key: &str, is_less: bool) -> &'static str {
     match key {
-        "exec" | "root" | "env" | "user" | "group" | "umask" | "new_privileges" | "files_max"
-        | "processes_max" | "listen" | "watchdog" => {
-            "New processes are started one after the other; requests go on."
-        }
-        "ready" | "warm_up" | "log" | "start_timeout" | "stop_timeout" | "stop_signal" => {
-            "For processes that are started from then on."
-        }
         "min" if is_less => "Processes above it go when they were not used for `idle_after`.",
         "min" => "What is missing is started at once.",
         "max" if is_less => {
@@ -29,20 +23,8 @@ pub(super) fn meaning(key: &str, is_less: bool) -> &'static str {
             "Processes above it are replaced; no request is interrupted."
         }
         "memory_hard" => "Processes above it are killed, with the requests they serve.",
-        "hosts" | "paths" | "strip" | "request_timeout" | "body_max" | "buffer_requests"
-        | "buffer_responses" | "retry" | "sticky" | "timing" => "From the next request on.",
-        _ => "At once.",
-    }
-}
-
-/// What a change of the front's key means.
-pub(super) fn front_meaning(key: &str, is_less: bool) -> &'static str {
-    match key {
-        "max" => meaning(key, is_less),
         "connections_max" if is_less => "What is over it stays; nothing is added to it.",
-        "header_max" | "headers_max" | "header_timeout" | "idle_timeout" => "For new connections.",
-        "trust" | "error_pages" => "From the next request on.",
-        _ => "At once.",
+        _ => Effect::Live.sentence(),
     }
 }
 

@@ -453,6 +453,10 @@ const PLAN: &str = r#"
                                                                 their end, and its processes
                                                                 stopped.
   app.shop.hosts            ["shop.example"] -> ["a.example"]   From the next request on.
+  app.shop.health.path      + /up                               At once.
+  app.shop.health.every     + 10s                               At once.
+  app.shop.health.timeout   + 2s                                At once.
+  app.shop.health.fails     + 3                                 At once.
   app.shop.exec             ["shop"] -> ["shop2"]               New processes are started one after
                                                                 the other; requests go on.
   app.shop.min              2 -> 3                              What is missing is started at once.
@@ -465,10 +469,6 @@ const PLAN: &str = r#"
   app.shop.queue.max        100 -> 50                           10 of those that wait are shed.
   app.shop.memory_hard      none -> 1GiB                        Processes above it are killed, with
                                                                 the requests they serve.
-  app.shop.health.path      + /up                               At once.
-  app.shop.health.every     + 10s                               At once.
-  app.shop.health.timeout   + 2s                                At once.
-  app.shop.health.fails     + 3                                 At once.
   app.new                   + added                             1 process started.
   app.shop.env              (hidden) -> (hidden)                New processes are started one after
                                                                 the other; requests go on.

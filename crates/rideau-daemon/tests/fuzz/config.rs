@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::Path;
 
-use rideau_config::{Config, Member, keys, plan, text};
+use rideau_config::{Config, Member, all_keys, plan, text};
 use rideau_core::Rng;
 use rideau_daemon::Source;
 
@@ -103,7 +103,7 @@ const PARTS: &[&str] = &[
 fn no_config_panics_and_a_good_one_is_the_same_again() {
     let _alone = alone();
     let texts = texts();
-    let paths: Vec<String> = keys::all().into_iter().map(|(path, _)| path).collect();
+    let paths: Vec<String> = all_keys().into_iter().map(|(path, _)| path).collect();
     let (mut good, mut bad) = (0_u32, 0_u32);
     let make = |rng: &mut Rng| made(rng, &texts, &paths);
     fuzz::run("config", USUAL, make, |input| {

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
-use rideau_config::keys::Change;
+use rideau_config::Change;
 use rideau_config::{Config, Faults, Level, Opening, Plan, PlanStep, openings};
 use rideau_daemon::files;
 use rideau_process as process;

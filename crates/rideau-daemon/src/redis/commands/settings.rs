@@ -1,6 +1,6 @@
 //! What the server was told: to see, to check, to change and to go back.
 
-use rideau_config::keys::Change;
+use rideau_config::Change;
 use rideau_config::text::PathFault;
 use rideau_config::{Faults, Plan, fits, text};
 use rideau_resp::{Arguments, Mistake, Reply, Request, Upper};

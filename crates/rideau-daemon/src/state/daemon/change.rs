@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use rideau_config::keys::Change;
+use rideau_config::Change;
 use rideau_config::{Config, Faults, Live, Now, Plan, text};
 
 use super::Daemon;

@@ -1,6 +1,6 @@
 //! What the server was told.
 
-use rideau_config::keys::{self, Change};
+use rideau_config::{Change, change_of};
 
 use super::{Cell, Table};
 use crate::state::daemon::Daemon;
@@ -8,7 +8,7 @@ use crate::state::daemon::Daemon;
 pub(super) fn table(daemon: &Daemon) -> Table {
     let mut table = Table::new(&["name", "value", "change"]);
     for (path, value) in daemon.config.load().rows() {
-        let change = match keys::change_of(&path) {
+        let change = match change_of(&path) {
             Change::Live => "live",
             Change::Restart => "restart",
         };

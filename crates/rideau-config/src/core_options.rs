@@ -1,4 +1,4 @@
-//! Options of the core from the tables of the file.
+//! Options that the core reads itself, from the tables of the file.
 //!
 //! The core reads options as pairs of words and says which option breaks which
 //! rule. Here tables become such pairs, and what the core says becomes a fault
@@ -6,12 +6,15 @@
 
 use std::mem;
 
+use rideau_core::meter::{Pie, PieSide};
 use rideau_core::{Instant, OptionError, Rule, Settings, apps, meter, queue, valve};
 use toml_edit::{Item, TableLike, Value};
 
-use super::keys::{self, Key};
+use super::kinds::Kind;
 use super::near::suggest_word;
 use super::section::{At, Entry, Section, kind_of, not_a_span, suggest_key};
+use super::shown::Rows;
+use super::table::{Form, Key, Keyed};
 use super::words::show_span;
 
 /// Meters that are not asked for by name.
@@ -42,12 +45,12 @@ pub(super) struct Pairs<'a> {
 }
 
 impl<'a> Pairs<'a> {
-    /// The entries of a table, but for those in `not`.
-    pub(super) fn of(
+    /// The entries of a table that are options of the core. All that is known there
+    /// is `known`.
+    pub(super) fn of<T: Keyed>(
         section: &'a Section<'a>,
         what: &'static str,
         known: &'static [Key],
-        not: &[&str],
     ) -> Self {
         let mut pairs = Self {
             section,
@@ -58,7 +61,7 @@ impl<'a> Pairs<'a> {
             broken: Vec::new(),
         };
         for entry in &section.entries {
-            if !not.contains(&entry.name) {
+            if T::KEYS.iter().any(|key| key.name == entry.name) {
                 pairs.flatten(entry.name.into(), entry);
             }
         }
@@ -391,9 +394,9 @@ impl<'a> Pairs<'a> {
     /// The keys that could stand beside the option.
     fn known(&self, option: &str) -> &'static [Key] {
         match option.split_once('.') {
-            Some(("queue", _)) => keys::QUEUE,
-            Some(("valve", _)) => keys::VALVE,
-            Some(("ask" | "offer", _)) => keys::PROTECTED,
+            Some(("queue", _)) => queue::Options::KEYS,
+            Some(("valve", _)) => valve::Options::KEYS,
+            Some(("ask" | "offer", _)) => PieSide::KEYS,
             _ => self.known,
         }
     }
@@ -405,45 +408,103 @@ impl<'a> Pairs<'a> {
 }
 
 /// The options of a queue.
-pub(super) fn queue(section: &Section<'_>, key: &str) -> Option<queue::Options> {
-    Pairs::below(section, key, "queue", keys::QUEUE)?.read(queue::Options::parse)
-}
-
-/// The options of a queue in front of an application: what is not said is as
-/// for all of them.
-pub(super) fn app_queue(section: &Section<'_>, key: &str) -> Option<queue::Options> {
-    let usual = apps::Options::default().queue;
-    let mut pairs = Pairs::below(section, key, "queue", keys::QUEUE)?;
-    let at = pairs.at.clone();
-    // A time-out that is named alone is meant.
-    if !pairs.lacks("timeout") {
-        pairs.give("kind", "timeout".into(), &at);
-    }
-    let is_timeout = |pair: &Pair| pair.option == "kind" && pair.word == "timeout";
-    if pairs.pairs.iter().any(is_timeout) {
-        pairs.give("timeout", show_span(apps::WAIT_MAX), &at);
-    }
-    if let Some(max) = usual.max {
-        pairs.give("max", max.to_string(), &at);
-    }
-    pairs.read(queue::Options::parse)
-}
-
+pub(super) struct Queue;
+/// The options of a queue in front of an application: what is not said is as for all of
+/// them.
+pub(super) struct AppQueue;
 /// The options of a valve.
-pub(super) fn valve(section: &Section<'_>, key: &str) -> Option<valve::Options> {
-    Pairs::below(section, key, "valve", keys::VALVE)?.read(valve::Options::parse)
+pub(super) struct Valve;
+/// The options of the protector in front of a machine.
+pub(super) struct Protector;
+/// The options of meters.
+pub(super) struct Meters;
+
+impl Kind<queue::Options> for Queue {
+    const FORM: Form = Form::Any(&[Form::Text, Form::Table(queue::Options::KEYS)]);
+
+    fn read(section: &Section<'_>, key: &Key) -> Option<queue::Options> {
+        let known = queue::Options::KEYS;
+        Pairs::below(section, key.name, "queue", known)?.read(queue::Options::parse)
+    }
+
+    fn show(value: &queue::Options, key: &Key, rows: &mut Rows) {
+        rows.below(key.name, |rows| value.show_keys(rows));
+    }
 }
 
-/// The options of the protector in front of a machine.
-pub(super) fn protect(section: &Section<'_>, key: &str) -> Option<meter::Options> {
-    let entry = section.entry(key)?;
-    let mut pairs = Pairs::below(section, key, "protector", keys::PROTECT)?;
-    pairs.give("kind", "pie".into(), &entry.at());
-    pairs.read(meter::Options::parse)
+impl Kind<queue::Options> for AppQueue {
+    const FORM: Form = Queue::FORM;
+
+    fn read(section: &Section<'_>, key: &Key) -> Option<queue::Options> {
+        let usual = apps::Options::default().queue;
+        let mut pairs = Pairs::below(section, key.name, "queue", queue::Options::KEYS)?;
+        let at = pairs.at.clone();
+        // A time-out that is named alone is meant.
+        if !pairs.lacks("timeout") {
+            pairs.give("kind", "timeout".into(), &at);
+        }
+        let is_timeout = |pair: &Pair| pair.option == "kind" && pair.word == "timeout";
+        if pairs.pairs.iter().any(is_timeout) {
+            pairs.give("timeout", show_span(apps::WAIT_MAX), &at);
+        }
+        if let Some(max) = usual.max {
+            pairs.give("max", max.to_string(), &at);
+        }
+        pairs.read(queue::Options::parse)
+    }
+
+    fn show(value: &queue::Options, key: &Key, rows: &mut Rows) {
+        Queue::show(value, key, rows);
+    }
+}
+
+impl Kind<valve::Options> for Valve {
+    const FORM: Form = Form::Any(&[Form::Text, Form::Table(valve::Options::KEYS)]);
+
+    fn read(section: &Section<'_>, key: &Key) -> Option<valve::Options> {
+        let known = valve::Options::KEYS;
+        Pairs::below(section, key.name, "valve", known)?.read(valve::Options::parse)
+    }
+
+    fn show(value: &valve::Options, key: &Key, rows: &mut Rows) {
+        rows.below(key.name, |rows| value.show_keys(rows));
+    }
+}
+
+impl Kind<Pie> for Protector {
+    const FORM: Form = Form::Table(Pie::KEYS);
+
+    fn read(section: &Section<'_>, key: &Key) -> Option<Pie> {
+        let entry = section.entry(key.name)?;
+        let mut pairs = Pairs::below(section, key.name, "protector", Pie::KEYS)?;
+        pairs.give("kind", "pie".into(), &entry.at());
+        match pairs.read(meter::Options::parse)? {
+            meter::Options::Pie(pie) => Some(pie),
+            _ => None,
+        }
+    }
+
+    fn show(value: &Pie, key: &Key, rows: &mut Rows) {
+        rows.below(key.name, |rows| value.show_keys(rows));
+    }
+}
+
+impl Kind<Vec<meter::Options>> for Meters {
+    const FORM: Form = Form::List(&Form::Any(&[Form::Text, Form::Table(meter::Options::KEYS)]));
+
+    fn read(section: &Section<'_>, key: &Key) -> Option<Vec<meter::Options>> {
+        let meters = meters(section, key.name)?;
+        check_meters(section, key.name, &meters);
+        Some(meters)
+    }
+
+    fn show(value: &Vec<meter::Options>, key: &Key, rows: &mut Rows) {
+        rows.tables(key.name, value);
+    }
 }
 
 /// Meters: each a kind, or a table with its numbers.
-pub(super) fn meters(section: &Section<'_>, key: &str) -> Option<Vec<meter::Options>> {
+fn meters(section: &Section<'_>, key: &str) -> Option<Vec<meter::Options>> {
     let entry = section.entry(key)?;
     let values: Vec<Item> = match entry.item {
         Item::Value(Value::Array(array)) => array.iter().cloned().map(Item::Value).collect(),
@@ -468,7 +529,7 @@ pub(super) fn meters(section: &Section<'_>, key: &str) -> Option<Vec<meter::Opti
 }
 
 fn meter(section: &Section<'_>) -> Option<meter::Options> {
-    let pairs = Pairs::below(section, "meter", "meter", keys::METER)?;
+    let pairs = Pairs::below(section, "meter", "meter", meter::Options::KEYS)?;
     let elsewhere = pairs.pairs.iter().find_map(|pair| {
         let hint = match (pair.option.as_str(), pair.word.as_str()) {
             ("kind", "pie") => "write it as `protect = { … }`",
@@ -486,7 +547,7 @@ fn meter(section: &Section<'_>) -> Option<meter::Options> {
 }
 
 /// Note what is wrong with the meters of one machine together.
-pub(super) fn check_meters(section: &Section<'_>, key: &str, meters: &[meter::Options]) {
+fn check_meters(section: &Section<'_>, key: &str, meters: &[meter::Options]) {
     let checked = meter::Meters::new(meters.to_vec(), Instant::START, &mut Vec::new());
     if let Err(error) = checked {
         let words = error.to_string();

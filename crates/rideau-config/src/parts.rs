@@ -1,0 +1,202 @@
+//! The sections of a file: which keys each has, and what a config has of it.
+
+use super::Config;
+use super::app::AppConfig;
+use super::broker::{BrokerConfig, RegulatorConfig};
+use super::front::FrontConfig;
+use super::lock::LockRule;
+use super::pool::{GroupConfig, PoolConfig};
+use super::range::{RangeConfig, StoreConfig};
+use super::server::{Limits, Log, Server, Tls};
+use super::shown::Rows;
+use super::table::{Change, Effect, Form, Key, Keyed, joined};
+use super::user::User;
+use super::view::ViewConfig;
+
+/// A top-level section.
+#[derive(Clone, Copy)]
+pub(super) struct Part {
+    pub(super) name: &'static str,
+    /// There is a table for each name, as in `[pool.pg-1]`.
+    pub(super) is_named: bool,
+    pub(super) keys: &'static [Key],
+    /// The names of what a config has of it.
+    pub(super) names: fn(&Config) -> Vec<&str>,
+    /// Show what a config has of it.
+    show: fn(&Config, &mut Rows),
+    /// The rows of one that is told nothing.
+    pub(super) usual: fn() -> Vec<(String, String)>,
+}
+
+/// Sections that a later version will have, and what they are about.
+pub(super) const LATER: &[(&str, &str)] = &[("cluster", "clusters"), ("alarm", "alarms")];
+
+/// The key of everything that can be like another of its kind.
+const LIKE: Key = Key {
+    name: "like",
+    form: Form::Text,
+    help: &["Another of its kind, whose keys count where none is given here."],
+    usual: "none",
+    ..Key::BARE
+};
+
+/// A section that is there once.
+macro_rules! one {
+    ($name:literal, $type:ty, |$config:ident| $thing:expr) => {
+        Part {
+            name: $name,
+            is_named: false,
+            keys: <$type>::KEYS,
+            names: |_| Vec::new(),
+            show: |$config, rows| {
+                let things: Option<&$type> = $thing.into();
+                if let Some(thing) = things {
+                    rows.below($name, |rows| thing.show_keys(rows));
+                }
+            },
+            usual: || Rows::of(&<$type>::default()),
+        }
+    };
+}
+
+/// A section that is there for each name.
+macro_rules! named {
+    ($name:literal, $type:ty, $keys:expr, $all:ident, $field:ident) => {
+        Part {
+            name: $name,
+            is_named: true,
+            keys: $keys,
+            names: |config| config.$all.iter().map(|one| one.$field.as_str()).collect(),
+            show: |config, rows| {
+                for one in &config.$all {
+                    let fill =
+                        |rows: &mut Rows| rows.below(&one.$field, |rows| one.show_keys(rows));
+                    rows.below($name, fill);
+                }
+            },
+            usual: || Rows::of(&<$type>::default()),
+        }
+    };
+}
+
+/// All sections of this version.
+pub(super) const PARTS: &[Part] = &[
+    one!("server", Server, |config| &config.server),
+    one!("limits", Limits, |config| &config.limits),
+    one!("tls", Tls, |config| config.tls.as_ref()),
+    one!("log", Log, |config| &config.log),
+    one!("store", StoreConfig, |config| &config.store),
+    named!("user", User, User::KEYS, users, name),
+    named!(
+        "pool",
+        PoolConfig,
+        joined!(&[LIKE], PoolConfig::KEYS),
+        pools,
+        name
+    ),
+    named!("group", GroupConfig, GroupConfig::KEYS, groups, name),
+    named!(
+        "broker",
+        BrokerConfig,
+        joined!(&[LIKE], BrokerConfig::KEYS),
+        brokers,
+        name
+    ),
+    named!(
+        "regulator",
+        RegulatorConfig,
+        joined!(&[LIKE], RegulatorConfig::KEYS),
+        regulators,
+        name
+    ),
+    named!(
+        "lock",
+        LockRule,
+        joined!(&[LIKE], LockRule::KEYS),
+        locks,
+        pattern
+    ),
+    named!(
+        "range",
+        RangeConfig,
+        joined!(&[LIKE], RangeConfig::KEYS),
+        ranges,
+        name
+    ),
+    named!("view", ViewConfig, ViewConfig::KEYS, views, name),
+    one!("front", FrontConfig, |config| &config.front),
+    named!(
+        "app",
+        AppConfig,
+        joined!(&[LIKE], AppConfig::KEYS),
+        apps,
+        name
+    ),
+];
+
+/// The section of this name.
+pub(super) fn part(name: &str) -> Option<&'static Part> {
+    PARTS.iter().find(|part| part.name == name)
+}
+
+impl Config {
+    /// Every key that counts and its value as TOML, as
+    /// `("pool.pg-1.start_timeout", "\"5s\"")`. Hashes of passwords and values
+    /// of a program's environment are left out, and a text with variables is as it
+    /// was written.
+    pub fn rows(&self) -> Vec<(String, String)> {
+        let mut rows = Rows::new(&self.unexpanded);
+        for part in PARTS {
+            (part.show)(self, &mut rows);
+        }
+        rows.into_rows()
+    }
+
+    /// The value that counts for a key, as TOML.
+    pub fn value(&self, path: &str) -> Option<String> {
+        let mut rows = self.rows().into_iter();
+        rows.find(|(known, _)| known == path)
+            .map(|(_, value)| value)
+    }
+}
+
+/// Every key with what a change of it takes, as `pool.*.queue.max`.
+pub fn all_keys() -> Vec<(String, Change)> {
+    fn walk(path: &str, keys: &[Key], found: &mut Vec<(String, Change)>) {
+        for key in keys {
+            let path = format!("{path}.{}", key.name);
+            found.push((path.clone(), key.effect.change()));
+            walk(&path, key.below(), found);
+        }
+    }
+    let mut found = Vec::new();
+    for part in PARTS {
+        let name = if part.is_named { ".*" } else { "" };
+        walk(&format!("{}{name}", part.name), part.keys, &mut found);
+    }
+    found
+}
+
+/// What a change of a key takes that is written as `pool.pg-1.max`.
+pub fn change_of(path: &str) -> Change {
+    let keys = toml_edit::Key::parse(path).unwrap_or_default();
+    let parts: Vec<&str> = keys.iter().map(toml_edit::Key::get).collect();
+    effect(&parts).map_or(Change::Live, Effect::change)
+}
+
+/// What a change of `path` takes effect on. A path that goes on below a key is the key's.
+pub(super) fn effect(path: &[&str]) -> Option<Effect> {
+    let (first, rest) = path.split_first()?;
+    let part = part(first)?;
+    let mut rest = rest.get(usize::from(part.is_named)..)?;
+    let mut keys = part.keys;
+    let mut effect = Effect::Live;
+    while let Some((name, more)) = rest.split_first() {
+        if keys.is_empty() {
+            return Some(effect);
+        }
+        let key = keys.iter().find(|key| key.name == *name)?;
+        (effect, keys, rest) = (key.effect, key.below(), more);
+    }
+    Some(effect)
+}
