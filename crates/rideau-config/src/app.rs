@@ -11,7 +11,7 @@ use std::time::Duration;
 use rideau_core::{apps, queue};
 use rideau_process::Signal;
 
-use crate::core_options::AppQueue;
+use crate::core_kinds::AppQueue;
 use crate::exec::{Command, Env, StopSignal};
 use crate::kinds::{Answer, AutoWord, Maybe, Number, Or, OrNone, Positive, Size, Span, Text};
 use crate::table::section;
@@ -135,7 +135,8 @@ section! { for apps::Options {
     concurrency => (concurrency): usize, Number, Live, bounds = (1, MANY);
     /// Where requests wait: any of the queues. With `"paced"` a request waits for 30 s at most;
     /// `{ timeout = "10s" }` is a fixed time instead.
-    queue => (queue): queue::Options, AppQueue, Live, sample = r#"{ kind = "paced", max = 100 }"#;
+    queue => (queue): queue::Options, AppQueue, Live,
+        usual = r#"{ kind = "paced", max = 100 }"#, sample = r#"{ kind = "paced", max = 100 }"#;
     /// Also start one more when waits are expected to be longer.
     target_wait => (target_wait): Option<Duration>, OrNone<Positive>, Live,
         sample = r#""500ms""#;

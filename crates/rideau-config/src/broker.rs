@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use rideau_core::{Side, broker, meter, queue, valve};
 
-use super::core_options::{Meters, Protector, Queue, Valve};
+use super::core_kinds::{Meters, Protector, Queue, Valve};
 use super::kinds::{Kind, Maybe, Number, Positive, Text, Word, Words, spelled};
 use super::section::Section;
 use super::shown::Rows;
@@ -35,14 +35,15 @@ section! {
     #[derive(Clone, PartialEq, Eq, Debug)]
     pub struct BrokerParts {
         /// Where asks wait.
-        asks: queue::Options = core().asks, Queue, Live, above = ABOUT_ASKS, sample = concat!(
+        asks: queue::Options = core().asks, Queue, Live, usual = r#"{ kind = "paced" }"#,
+            above = ABOUT_ASKS, sample = concat!(
             r#"{ kind = "bounded-codel", target = "100ms", interval = "1s", "#,
             r#"wait_max = "200ms", order = "adaptive", slow = "100ms", min = 0, max = 2_000, "#,
             r#"overflow = "newest", fair_by = "flow", flows_max = 1024, "#,
             r#"weights = { storefront = 3 }, sparse_first = false }"#,
         );
         /// Where offers wait.
-        offers: queue::Options = core().offers, Queue, Live,
+        offers: queue::Options = core().offers, Queue, Live, usual = r#"{ kind = "never" }"#,
             sample = r#"{ kind = "timeout", timeout = "30s", order = "lifo" }"#;
         /// What watches: a kind, or a table with its numbers.
         meters: Vec<meter::Options> = core().meters, Meters, Live, sample = concat!(
@@ -88,10 +89,11 @@ section! {
             sample = r#""200ms""#, form = Form::Positive;
         /// Where asks wait.
         queue: queue::Options = queue::Options::default(), Queue, Live,
+            usual = r#"{ kind = "paced" }"#,
             sample = r#"{ kind = "timeout", timeout = "200ms" }"#;
         /// What decides whether one more may run.
         valve: valve::Options = valve::Options::Open(valve::Open::default()), Valve, Live,
-            usual = "has to be given",
+            usual = "has to be given", above = ABOUT_VALVES,
             sample = r#"{ kind = "relative", target = "100ms", min = 4, max = 16 }"#;
         /// What is told how long asks wait.
         meters: Vec<meter::Options> = Vec::new(), Meters, Live;
@@ -112,6 +114,12 @@ All that a queue has besides its kind, with the defaults:
   flows_max     1024: flows with a line of their own
   weights       default none: turns that count more than one
   sparse_first  false: a flow that asks seldom has the first turn";
+
+/// What the sample file says of valves.
+const ABOUT_VALVES: &str = "\
+Kinds: open (max), relative (target, min, max), codel (target, interval, min, max), \
+rate (limit, interval, min, max), breaker (failures, window, pause, pause_max, probes, max), \
+gradient (min, max, initial, tolerance), least_of (of).";
 
 spelled! { Side { Ask "ask", Offer "offer" } }
 

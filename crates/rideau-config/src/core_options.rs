@@ -6,19 +6,14 @@
 
 use std::mem;
 
-use rideau_core::meter::{Pie, PieSide};
-use rideau_core::{Instant, OptionError, Rule, Settings, apps, meter, queue, valve};
+use rideau_core::meter::PieSide;
+use rideau_core::{OptionError, Rule, Settings, queue, valve};
 use toml_edit::{Item, TableLike, Value};
 
-use super::kinds::Kind;
+use super::core_tables::METERS;
 use super::near::suggest_word;
 use super::section::{At, Entry, Section, kind_of, not_a_span, suggest_key};
-use super::shown::Rows;
-use super::table::{Form, Key, Keyed};
-use super::words::show_span;
-
-/// Meters that are not asked for by name.
-const ELSEWHERE: &[&str] = &["pie", "update"];
+use super::table::{Key, Keyed};
 
 /// A value as the core wants it, and where it came from.
 #[derive(Clone)]
@@ -38,7 +33,7 @@ pub(super) struct Pairs<'a> {
     what: &'static str,
     known: &'static [Key],
     /// Where it stands.
-    at: At,
+    pub(super) at: At,
     pairs: Vec<Pair<'a>>,
     /// Options that are there and could not become pairs.
     broken: Vec<String>,
@@ -69,7 +64,7 @@ impl<'a> Pairs<'a> {
     }
 
     /// The options below one key: a table, or the word for its kind.
-    fn below(
+    pub(super) fn below(
         section: &'a Section<'a>,
         key: &str,
         what: &'static str,
@@ -92,8 +87,14 @@ impl<'a> Pairs<'a> {
         Some(pairs)
     }
 
+    /// The word of an option that is given, and where it stands.
+    pub(super) fn word(&self, option: &str) -> Option<(&str, At)> {
+        let pair = self.pairs.iter().find(|pair| pair.option == option)?;
+        Some((&pair.word, pair.at.clone()))
+    }
+
     /// The option is not given.
-    pub(super) fn lacks(&self, option: &str) -> bool {
+    fn lacks(&self, option: &str) -> bool {
         self.pairs.iter().all(|pair| pair.option != option)
     }
 
@@ -275,7 +276,7 @@ impl<'a> Pairs<'a> {
             }
             (Rule::NotOneOf(words), _) if name == "kind" => {
                 let message = format!("unknown {what} kind {word:?}");
-                let own = |word: &&&str| what != "meter" || !ELSEWHERE.contains(*word);
+                let own = |word: &&&str| what != "meter" || METERS.contains(*word);
                 let words: Vec<_> = words.iter().filter(own).copied().collect();
                 notes.error(at, message, suggest_word(word, &words));
             }
@@ -404,156 +405,6 @@ impl<'a> Pairs<'a> {
     fn prefix(&self, error: &OptionError) -> String {
         let name = last(&error.option);
         error.option.strip_suffix(name).unwrap_or("").into()
-    }
-}
-
-/// The options of a queue.
-pub(super) struct Queue;
-/// The options of a queue in front of an application: what is not said is as for all of
-/// them.
-pub(super) struct AppQueue;
-/// The options of a valve.
-pub(super) struct Valve;
-/// The options of the protector in front of a machine.
-pub(super) struct Protector;
-/// The options of meters.
-pub(super) struct Meters;
-
-impl Kind<queue::Options> for Queue {
-    const FORM: Form = Form::Any(&[Form::Text, Form::Table(queue::Options::KEYS)]);
-
-    fn read(section: &Section<'_>, key: &Key) -> Option<queue::Options> {
-        let known = queue::Options::KEYS;
-        Pairs::below(section, key.name, "queue", known)?.read(queue::Options::parse)
-    }
-
-    fn show(value: &queue::Options, key: &Key, rows: &mut Rows) {
-        rows.below(key.name, |rows| value.show_keys(rows));
-    }
-}
-
-impl Kind<queue::Options> for AppQueue {
-    const FORM: Form = Queue::FORM;
-
-    fn read(section: &Section<'_>, key: &Key) -> Option<queue::Options> {
-        let usual = apps::Options::default().queue;
-        let mut pairs = Pairs::below(section, key.name, "queue", queue::Options::KEYS)?;
-        let at = pairs.at.clone();
-        // A time-out that is named alone is meant.
-        if !pairs.lacks("timeout") {
-            pairs.give("kind", "timeout".into(), &at);
-        }
-        let is_timeout = |pair: &Pair| pair.option == "kind" && pair.word == "timeout";
-        if pairs.pairs.iter().any(is_timeout) {
-            pairs.give("timeout", show_span(apps::WAIT_MAX), &at);
-        }
-        if let Some(max) = usual.max {
-            pairs.give("max", max.to_string(), &at);
-        }
-        pairs.read(queue::Options::parse)
-    }
-
-    fn show(value: &queue::Options, key: &Key, rows: &mut Rows) {
-        Queue::show(value, key, rows);
-    }
-}
-
-impl Kind<valve::Options> for Valve {
-    const FORM: Form = Form::Any(&[Form::Text, Form::Table(valve::Options::KEYS)]);
-
-    fn read(section: &Section<'_>, key: &Key) -> Option<valve::Options> {
-        let known = valve::Options::KEYS;
-        Pairs::below(section, key.name, "valve", known)?.read(valve::Options::parse)
-    }
-
-    fn show(value: &valve::Options, key: &Key, rows: &mut Rows) {
-        rows.below(key.name, |rows| value.show_keys(rows));
-    }
-}
-
-impl Kind<Pie> for Protector {
-    const FORM: Form = Form::Table(Pie::KEYS);
-
-    fn read(section: &Section<'_>, key: &Key) -> Option<Pie> {
-        let entry = section.entry(key.name)?;
-        let mut pairs = Pairs::below(section, key.name, "protector", Pie::KEYS)?;
-        pairs.give("kind", "pie".into(), &entry.at());
-        match pairs.read(meter::Options::parse)? {
-            meter::Options::Pie(pie) => Some(pie),
-            _ => None,
-        }
-    }
-
-    fn show(value: &Pie, key: &Key, rows: &mut Rows) {
-        rows.below(key.name, |rows| value.show_keys(rows));
-    }
-}
-
-impl Kind<Vec<meter::Options>> for Meters {
-    const FORM: Form = Form::List(&Form::Any(&[Form::Text, Form::Table(meter::Options::KEYS)]));
-
-    fn read(section: &Section<'_>, key: &Key) -> Option<Vec<meter::Options>> {
-        let meters = meters(section, key.name)?;
-        check_meters(section, key.name, &meters);
-        Some(meters)
-    }
-
-    fn show(value: &Vec<meter::Options>, key: &Key, rows: &mut Rows) {
-        rows.tables(key.name, value);
-    }
-}
-
-/// Meters: each a kind, or a table with its numbers.
-fn meters(section: &Section<'_>, key: &str) -> Option<Vec<meter::Options>> {
-    let entry = section.entry(key)?;
-    let values: Vec<Item> = match entry.item {
-        Item::Value(Value::Array(array)) => array.iter().cloned().map(Item::Value).collect(),
-        Item::ArrayOfTables(tables) => tables.iter().cloned().map(Item::Table).collect(),
-        item => vec![item.clone()],
-    };
-    let mut meters = Vec::new();
-    for item in &values {
-        let one = Section {
-            notes: section.notes,
-            at: entry.at(),
-            entries: vec![Entry {
-                name: "meter",
-                key_at: item.span().unwrap_or_else(|| entry.at()),
-                item,
-                is_inherited: entry.is_inherited,
-            }],
-        };
-        meters.extend(meter(&one));
-    }
-    (meters.len() == values.len()).then_some(meters)
-}
-
-fn meter(section: &Section<'_>) -> Option<meter::Options> {
-    let pairs = Pairs::below(section, "meter", "meter", meter::Options::KEYS)?;
-    let elsewhere = pairs.pairs.iter().find_map(|pair| {
-        let hint = match (pair.option.as_str(), pair.word.as_str()) {
-            ("kind", "pie") => "write it as `protect = { … }`",
-            ("kind", "update") => "name the broker in the regulator: `broker = \"…\"`",
-            _ => return None,
-        };
-        Some((pair, hint))
-    });
-    if let Some((pair, hint)) = elsewhere {
-        let message = format!("the meter {:?} has a key of its own", pair.word);
-        section.notes.error(pair.at.clone(), message, hint);
-        return None;
-    }
-    pairs.read(meter::Options::parse)
-}
-
-/// Note what is wrong with the meters of one machine together.
-fn check_meters(section: &Section<'_>, key: &str, meters: &[meter::Options]) {
-    let checked = meter::Meters::new(meters.to_vec(), Instant::START, &mut Vec::new());
-    if let Err(error) = checked {
-        let words = error.to_string();
-        let words = words.strip_prefix("option ").unwrap_or(&words);
-        let (message, hint) = words.split_once("; ").unwrap_or((words, ""));
-        section.notes.error(section.at(key), message, hint);
     }
 }
 

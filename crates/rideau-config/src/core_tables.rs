@@ -14,7 +14,7 @@ use super::shown::Rows;
 use super::table::{Form, Key, core_section};
 
 /// The kinds of queues.
-const QUEUES: &[&str] = &[
+pub(super) const QUEUES: &[&str] = &[
     "never",
     "timeout",
     "codel",
@@ -24,12 +24,12 @@ const QUEUES: &[&str] = &[
     "paced",
 ];
 /// The kinds of valves.
-const VALVES: &[&str] = &[
+pub(super) const VALVES: &[&str] = &[
     "open", "relative", "codel", "rate", "breaker", "gradient", "least_of",
 ];
 /// The meters that can be asked for by name. What protects a broker and what
 /// feeds a regulator have keys of their own.
-const METERS: &[&str] = &["overload", "underload", "better"];
+pub(super) const METERS: &[&str] = &["overload", "underload", "better"];
 
 core_section! { for queue::Options {
     /// Which asks are shed: `"paced"` those that named no wait, by age under overload; `"never"`
@@ -109,6 +109,11 @@ core_section! { for valve::Options {
         valve::Options::CoDel(codel) => Some(codel.target),
         _ => None,
     }, Span, Live, usual = "\"100ms\"";
+    /// `rate`: as many within an interval, over `min`.
+    limit: usize = |valve| match valve {
+        valve::Options::Rate(rate) => Some(rate.limit),
+        _ => None,
+    }, Number, Live, usual = "100";
     /// `codel`: leads were below the target for so long. `rate`: the span that is counted.
     interval: Duration = |valve| match valve {
         valve::Options::CoDel(codel) => Some(codel.interval),
@@ -133,11 +138,6 @@ core_section! { for valve::Options {
         valve::Options::Gradient(gradient) => Some(gradient.max),
         _ => None,
     }.filter(|max| *max != usize::MAX), Number, Live, usual = "none; `gradient`: 200";
-    /// `rate`: as many within an interval, over `min`.
-    limit: usize = |valve| match valve {
-        valve::Options::Rate(rate) => Some(rate.limit),
-        _ => None,
-    }, Number, Live, usual = "100";
     /// `breaker`: none may run after as many went wrong,
     failures: u32 = |valve| breaker(valve).map(|breaker| breaker.failures), Number, Live,
         usual = "5";
@@ -245,7 +245,7 @@ impl Kind<Vec<(Flow, NonZeroU32)>> for Weights {
 }
 
 impl Kind<Vec<valve::Options>> for Valves {
-    const FORM: Form = Form::List(&Form::Again);
+    const FORM: Form = Form::List(&Form::Again("valve"));
 
     fn read(_: &Section<'_>, _: &Key) -> Option<Vec<valve::Options>> {
         None
@@ -313,5 +313,109 @@ const fn better(meter: &meter::Options) -> Option<&meter::Better> {
     match meter {
         meter::Options::Better(better) => Some(better),
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rideau_core::{OptionError, Rule, Settings, apps, broker, pool};
+
+    use super::*;
+    use crate::table::Keyed;
+
+    /// What the core makes of a kind alone.
+    type Parse<T> = fn(Settings) -> Result<T, OptionError>;
+
+    /// The defaults of each kind are what the rows say, and all of them are.
+    fn check<T: Keyed>(kinds: &[&str], parse: Parse<T>) {
+        let of = |kind: &str| Settings::new([("kind", kind)]).and_then(parse);
+        for kind in kinds {
+            // A list of valves needs valves.
+            let Ok(options) = of(kind) else {
+                assert_eq!(*kind, "least_of");
+                continue;
+            };
+            for (key, value) in Rows::of(&options) {
+                let key = T::key(&key);
+                let is_value = key.usual.parse::<toml_edit::Value>().is_ok();
+                if is_value && key.name != "kind" {
+                    assert_eq!(value, key.usual, "{} of {kind}", key.name);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn the_defaults_in_the_rows_are_those_of_the_core() {
+        check(QUEUES, queue::Options::parse);
+        check(VALVES, valve::Options::parse);
+        check(METERS, meter::Options::parse);
+        let queue = |said: &str| {
+            let pair = said.trim_matches(['{', '}', ' ']);
+            let (_, kind) = pair.split_once(" = ").expect("it is a kind");
+            let kind = kind.split(',').next().unwrap_or(kind).trim_matches('"');
+            Settings::new([("kind", kind)]).and_then(queue::Options::parse)
+        };
+        let said = |keys: &[Key], name: &str| {
+            let key = keys.iter().find(|key| key.name == name).expect("there");
+            queue(key.usual).map(|queue| queue.shedding)
+        };
+        let shedding = |queue: queue::Options| Ok(queue.shedding);
+        let sides = broker::Options::default();
+        let parts = crate::BrokerParts::KEYS;
+        assert_eq!(said(parts, "asks"), shedding(sides.asks));
+        assert_eq!(said(parts, "offers"), shedding(sides.offers));
+        let pool = pool::Options::default();
+        assert_eq!(said(pool::Options::KEYS, "queue"), shedding(pool.queue));
+        let app = apps::Options::default();
+        assert_eq!(said(apps::Options::KEYS, "queue"), shedding(app.queue));
+    }
+
+    #[test]
+    fn the_kinds_are_those_of_the_core() {
+        fn kinds<T: std::fmt::Debug>(parse: Parse<T>) -> &'static [&'static str] {
+            let asked = Settings::new([("kind", "?")]).and_then(parse);
+            match asked.expect_err("there is no such kind").rule {
+                Rule::NotOneOf(words) => words,
+                rule => panic!("{rule:?}"),
+            }
+        }
+        assert_eq!(kinds(queue::Options::parse), QUEUES);
+        assert_eq!(kinds(valve::Options::parse), VALVES);
+        assert!(
+            METERS
+                .iter()
+                .all(|kind| kinds(meter::Options::parse).contains(kind))
+        );
+    }
+
+    /// Bounds of a row are those of the core: it takes both ends and nothing beyond.
+    #[test]
+    fn the_bounds_in_the_rows_are_those_of_the_core() {
+        for key in pool::Options::KEYS {
+            let takes = |word: &str| {
+                let parsed = Settings::new([(key.name, word)]).and_then(pool::Options::parse);
+                let is_about = |error: OptionError| {
+                    error.option == key.name && !matches!(error.rule, Rule::Over { .. })
+                };
+                !parsed.is_err_and(is_about)
+            };
+            let form = match key.form {
+                Form::Any([form, ..]) => *form,
+                form => form,
+            };
+            match (form, key.bounds) {
+                (Form::Span, _) => assert!(takes("0s"), "{}", key.name),
+                (Form::Positive, _) => assert!(!takes("0s"), "{}", key.name),
+                (Form::Number, (least, most)) => {
+                    let takes = |number: u64| takes(&number.to_string());
+                    assert!(takes(least), "{} of {least}", key.name);
+                    assert!(least == 0 || !takes(least - 1), "{} of less", key.name);
+                    assert!(most == u64::MAX || takes(most), "{} of {most}", key.name);
+                    assert!(most == u64::MAX || !takes(most + 1), "{} of more", key.name);
+                }
+                _ => (),
+            }
+        }
     }
 }

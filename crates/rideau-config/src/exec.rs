@@ -114,7 +114,7 @@ impl Kind<Vec<String>> for Command {
 }
 
 impl Kind<Ready> for ReadyWays {
-    const FORM: Form = Form::Any(&[Form::Words(READY), Form::Table(LINE)]);
+    const FORM: Form = Form::Any(&[Form::Words(READY), Form::Table(LINE, Vec::new)]);
 
     fn read(section: &Section<'_>, _: &Key) -> Option<Ready> {
         ready(section)

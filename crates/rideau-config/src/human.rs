@@ -98,6 +98,23 @@ impl fmt::Display for Html<'_> {
     }
 }
 
+/// The words of a text in lines of up to this width.
+pub(super) fn wrap(text: &str, width: usize) -> Vec<String> {
+    let mut lines = vec![String::new()];
+    for word in text.split_whitespace() {
+        let line = lines.last_mut().expect("there is always a line");
+        if !line.is_empty() && line.chars().count() + 1 + word.chars().count() > width {
+            lines.push(word.into());
+            continue;
+        }
+        if !line.is_empty() {
+            line.push(' ');
+        }
+        line.push_str(word);
+    }
+    lines
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

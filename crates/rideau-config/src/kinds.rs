@@ -368,7 +368,7 @@ impl Kind<u64> for Size {
 }
 
 impl<T: Keyed + Default> Kind<T> for Table {
-    const FORM: Form = Form::Table(T::KEYS);
+    const FORM: Form = Form::Table(T::KEYS, || Rows::of(&T::default()));
 
     fn read(section: &Section<'_>, key: &Key) -> Option<T> {
         let part = section.part(key)?;
@@ -468,4 +468,9 @@ pub(crate) fn grouped(number: impl Display) -> String {
         out.push(digit);
     }
     out
+}
+
+/// A value as a person reads it: a count in groups of digits.
+pub(crate) fn counted(value: String) -> String {
+    value.parse::<u64>().map_or(value, grouped)
 }

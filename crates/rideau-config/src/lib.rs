@@ -7,6 +7,7 @@
 
 mod app;
 mod broker;
+mod core_kinds;
 mod core_options;
 mod core_tables;
 mod exec;
@@ -26,7 +27,10 @@ mod pool;
 mod quota;
 mod range;
 mod read;
+mod reference;
 mod rules;
+mod sample;
+mod schema;
 mod section;
 mod server;
 mod shown;
@@ -54,6 +58,9 @@ pub use plan::{Live, Now, Plan, PlanStep, plan};
 pub use pool::{GroupConfig, Member, PoolConfig};
 pub use quota::{HTTP_CONNECTIONS_MAX, Quota};
 pub use range::{Hold, OnFailure, RangeConfig, StoreConfig, StoreKind, class_word};
+pub use reference::{tables, with_tables};
+pub use sample::sample;
+pub use schema::schema;
 pub use section::Unexpanded;
 pub use server::{
     DeadPeer, History, Limits, Listen, Log, LogFormat, LogLevel, Series, Server, Tls,

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use rideau_core::queue;
 
-use super::core_options::Queue;
+use super::core_kinds::Queue;
 use super::kinds::{Kind, Number, Positive};
 use super::pattern::fits;
 use super::section::Section;
@@ -32,7 +32,7 @@ section! {
         idle_forget: Duration = Duration::from_secs(10), Positive, Live;
         /// Where callers wait for units: `LOCK` with `WAIT`.
         queue: queue::Options = queue::Options::default(), Queue, Live,
-            sample = r#"{ kind = "paced", wait_cap = "20s" }"#;
+            usual = r#"{ kind = "paced" }"#, sample = r#"{ kind = "paced", wait_cap = "20s" }"#;
     }
 }
 

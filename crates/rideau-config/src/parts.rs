@@ -9,7 +9,7 @@ use super::pool::{GroupConfig, PoolConfig};
 use super::range::{RangeConfig, StoreConfig};
 use super::server::{Limits, Log, Server, Tls};
 use super::shown::Rows;
-use super::table::{Change, Effect, Form, Key, Keyed, joined};
+use super::table::{Change, Effect, Form, Key, Keyed, Usual, joined};
 use super::user::User;
 use super::view::ViewConfig;
 
@@ -25,7 +25,7 @@ pub(super) struct Part {
     /// Show what a config has of it.
     show: fn(&Config, &mut Rows),
     /// The rows of one that is told nothing.
-    pub(super) usual: fn() -> Vec<(String, String)>,
+    pub(super) usual: Usual,
 }
 
 /// Sections that a later version will have, and what they are about.

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::fmt::{self, Write};
 
 use super::Config;
-use super::human::count;
+use super::human::{count, wrap};
 use super::parts::{self, PARTS, Part};
 use super::pool::Member;
 use super::shown::quoted_key;
@@ -501,20 +501,4 @@ fn shown(value: &str) -> String {
     }
     let cut: String = bare.chars().take(VALUE_MAX - 1).collect();
     format!("{cut}…")
-}
-
-fn wrap(text: &str, width: usize) -> Vec<String> {
-    let mut lines = vec![String::new()];
-    for word in text.split_whitespace() {
-        let line = lines.last_mut().expect("there is always a line");
-        if !line.is_empty() && line.chars().count() + 1 + word.chars().count() > width {
-            lines.push(word.into());
-            continue;
-        }
-        if !line.is_empty() {
-            line.push(' ');
-        }
-        line.push_str(word);
-    }
-    lines
 }

@@ -5,7 +5,8 @@ use std::time::Duration;
 use rideau_core::pool::{self, Fate, Reuse};
 use rideau_core::{group, queue, valve};
 
-use super::core_options::{Pairs, Queue, Valve};
+use super::core_kinds::{Queue, Valve};
+use super::core_options::Pairs;
 use super::exec::Exec;
 use super::human::count;
 use super::kinds::{
@@ -59,14 +60,14 @@ section! { for pool::Options {
         sample = "1";
     /// Idle ones above `init` are stopped; `"none"` to keep them, as lists and offered
     /// members are, also by the next and by `check_after`.
-    idle_age_max => (idle_age_max): Option<Duration>, ByCore<OrNone<Span>>, Live;
+    idle_age_max => (idle_age_max): Option<Duration>, ByCore<OrNone<Positive>>, Live;
     /// A member is replaced after this; `"none"` for never.
-    life_max => (life_max): Option<Duration>, ByCore<OrNone<Span>>, Live;
+    life_max => (life_max): Option<Duration>, ByCore<OrNone<Positive>>, Live;
     /// Each life is shorter or longer by up to this.
     life_jitter => (life_jitter): Duration, ByCore<Span>, Live;
     /// A member is replaced after as many takes.
-    uses_max => (uses_max): Option<u64>, ByCore<Maybe<Number>>, Live, usual = "none",
-        sample = "10_000";
+    uses_max => (uses_max): Option<u64>, ByCore<Maybe<Number>>, Live, bounds = (1, u64::MAX),
+        usual = "none", sample = "10_000";
     /// The warmest first, or all in turn.
     reuse => (reuse): Reuse, ByCore<Word>, Live;
     /// As many start at a time.
@@ -74,15 +75,15 @@ section! { for pool::Options {
     /// For a start or a check.
     start_timeout => (start_timeout): Duration, ByCore<Positive>, Live;
     /// Pause after a start that failed, doubled with each.
-    backoff_first => (backoff.first): Duration, ByCore<Span>, Live;
+    backoff_first => (backoff.first): Duration, ByCore<Positive>, Live;
     /// Never longer than this.
     backoff_max => (backoff.max): Duration, ByCore<Span>, Live;
     /// After as many in a row one start at a time is tried.
-    failures => (backoff.failures): u32, ByCore<Number>, Live;
+    failures => (backoff.failures): u32, ByCore<Number>, Live, bounds = (1, u32::MAX as u64);
     /// Refuse takers while no member can be started.
     fail_fast => (fail_fast): bool, ByCore<Answer>, Live;
     /// Then it is killed.
-    stop_timeout => (stop_timeout): Duration, ByCore<Span>, Live;
+    stop_timeout => (stop_timeout): Duration, ByCore<Positive>, Live;
     /// Idle for longer: checked before it is taken. `"0s"` always, `"none"` never.
     check_after => (check_after): Option<Duration>, ByCore<OrNone<Span>>, Live;
     /// What becomes of a member whose use was cancelled.
@@ -93,6 +94,7 @@ section! { for pool::Options {
     seed => (seed): u64, ByCore<Number>, Live;
     /// Where takers wait: a table, or a kind alone.
     queue => (queue): queue::Options, ByCore<Queue>, Live, above = ABOUT_QUEUES,
+        usual = r#"{ kind = "paced" }"#,
         sample = r#"{ kind = "timeout", timeout = "200ms", max = 500 }"#;
     /// How many members there may be, by what is needed instead of by `max` alone.
     valve => (valve): Option<valve::Options>, ByCore<Maybe<Valve>>, Live, usual = "none",
@@ -177,7 +179,10 @@ impl Member {
 }
 
 impl Kind<Member> for Members {
-    const FORM: Form = Form::Any(&[Form::Words(&["offered"]), Form::Table(Member::KEYS)]);
+    const FORM: Form = Form::Any(&[
+        Form::Words(&["offered"]),
+        Form::Table(Member::KEYS, || Rows::of(&Exec::default())),
+    ]);
 
     fn read(section: &Section<'_>, key: &Key) -> Option<Member> {
         Member::read(section, key)

@@ -58,7 +58,8 @@ section! {
         /// What a range is of which nothing is known; `"quarantine"` for class `"memory"`.
         start => (options.start): Start, Word, Live;
         /// `start` in other words: `true` is `"free"`, and `false` is `"quarantine"`.
-        restore_all_free => (options.start): Start, AllFree, Live, sample = "true";
+        restore_all_free => (options.start): Start, AllFree, Live, sample = "true",
+            usual = "what `start` says";
         /// Whether the fence is needed to change or release a value of one's own.
         fence => (options.needs_fence): bool, Fence, Live;
     }

@@ -104,3 +104,21 @@ pub(crate) fn quoted(text: &str) -> String {
 pub(crate) fn quoted_key(key: &str) -> String {
     toml_edit::Key::new(key).display_repr().into_owned()
 }
+
+/// The value of a key among rows; that of a table as one value.
+pub(crate) fn value_of(rows: &[(String, String)], name: &str) -> Option<String> {
+    let below = rows_below(rows, name);
+    match rows.iter().find(|(path, _)| path == name) {
+        Some((_, value)) => Some(value.clone()),
+        None => (!below.is_empty()).then(|| inline(&below)),
+    }
+}
+
+/// The rows below a key.
+pub(crate) fn rows_below(rows: &[(String, String)], name: &str) -> Vec<(String, String)> {
+    let below = rows.iter().filter_map(|(path, value)| {
+        let path = path.strip_prefix(name)?.strip_prefix('.')?;
+        Some((path.to_owned(), value.clone()))
+    });
+    below.collect()
+}

@@ -37,6 +37,9 @@ pub(crate) enum Effect {
     Renewed,
 }
 
+/// The rows of something that is told nothing.
+pub(crate) type Usual = fn() -> Vec<(String, String)>;
+
 /// What the value of a key may be.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Form {
@@ -62,12 +65,14 @@ pub(crate) enum Form {
     Size,
     /// A list of these, or one alone.
     List(&'static Self),
-    /// A table of these keys.
-    Table(&'static [Key]),
+    /// A table of these keys, with what counts if it says nothing.
+    Table(&'static [Key], Usual),
     /// A table whose names are the file's own, each with one of these.
     Names(&'static Self),
-    /// What the key above is, once more.
-    Again,
+    /// A table of these keys that several sections have.
+    Shared(&'static str, &'static [Key], Usual),
+    /// Such a table within itself.
+    Again(&'static str),
     /// Any of these.
     Any(&'static [Self]),
 }
@@ -161,7 +166,7 @@ impl Form {
     /// The keys of a table.
     pub(crate) const fn keys(&self) -> &'static [Key] {
         match self {
-            Self::Table(keys) => keys,
+            Self::Table(keys, _) | Self::Shared(_, keys, _) => keys,
             Self::List(form) => form.keys(),
             Self::Any(forms) => {
                 let mut at = 0;
@@ -404,3 +409,125 @@ macro_rules! core_section {
 }
 
 pub(crate) use {core_section, joined, section};
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use toml_edit::Document;
+
+    use super::*;
+    use crate::fault::Faults;
+    use crate::kinds::{Maybe, Number, OrNone, Positive, Table, Text};
+    use crate::section::Notes;
+
+    section! {
+        /// A kettle.
+        #[derive(Clone, PartialEq, Debug)]
+        struct Kettle {
+            plain {
+                /// Its name, which is no key.
+                name: String = "a".into();
+            }
+            flatten {
+                /// Its lid.
+                lid: Lid = Lid::default();
+            }
+            /// Who made it.
+            maker: Option<String> = None, Maybe<Text>, Live;
+            /// How much fits in,
+            /// in cups.
+            cups: u32 = 4, Number, Restart, bounds = (1, 9), name = "size";
+            /// When it is done.
+            done: Option<Duration> = None, OrNone<Positive>, Requests, sample = "\"5m\"";
+            /// What it stands on.
+            stand: Stand = Stand::default(), Table, Live;
+            /// How hot the stand is, said once more.
+            heat => (stand.heat): u32, Number, Live;
+        }
+    }
+
+    section! {
+        /// A lid.
+        #[derive(Clone, PartialEq, Debug)]
+        struct Lid {
+            /// Holes in it.
+            holes: u32 = 1, Number, Live;
+        }
+    }
+
+    section! {
+        /// What a kettle stands on.
+        #[derive(Clone, PartialEq, Debug)]
+        struct Stand {
+            /// How hot it is.
+            heat: u32 = 0, Number, Live, bounds = (0, 100);
+        }
+    }
+
+    fn read(text: &str) -> (Kettle, String) {
+        let notes = Notes::new(text, &|_| None);
+        let document = Document::parse(text).unwrap();
+        let section = Section::open(&notes, document.as_table(), 0..0, "a kettle", Kettle::KEYS);
+        let mut kettle = Kettle::default();
+        kettle.read_keys(&section);
+        let (faults, more) = notes.into_faults();
+        let faults = Faults::new("a.toml", faults, more);
+        let said = faults.iter().map(|fault| {
+            let (line, column) = (fault.line, fault.column);
+            format!("{line}:{column} {}: {}\n", fault.message, fault.hint)
+        });
+        (kettle, said.collect())
+    }
+
+    #[test]
+    fn a_row_is_a_field_a_default_and_a_key() {
+        let kettle = Kettle::default();
+        assert_eq!((kettle.cups, kettle.name.as_str()), (4, "a"));
+        let names: Vec<_> = Kettle::KEYS.iter().map(|key| key.name).collect();
+        assert_eq!(names, ["maker", "size", "done", "stand", "heat", "holes"]);
+        let size = Kettle::key("size");
+        assert_eq!(size.sentence(), "How much fits in, in cups.");
+        assert_eq!((size.bounds, size.effect), ((1, 9), Effect::Restart));
+        assert_eq!(Kettle::key("done").sample, "\"5m\"");
+        assert_eq!(Kettle::key("stand").below()[0].name, "heat");
+    }
+
+    #[test]
+    fn rows_are_read_and_shown() {
+        let (kettle, faults) = read("size = 9\ndone = \"1m\"\nstand = { heat = 7 }\nholes = 3");
+        assert_eq!(faults, "");
+        assert_eq!(
+            (kettle.cups, kettle.stand.heat, kettle.lid.holes),
+            (9, 7, 3)
+        );
+        let rows = Rows::of(&kettle);
+        let rows: Vec<_> = rows
+            .iter()
+            .map(|(key, value)| format!("{key}={value}"))
+            .collect();
+        assert_eq!(
+            rows.join(" "),
+            "size=9 done=\"1m\" stand.heat=7 heat=7 holes=3"
+        );
+        let (none, _) = read("done = \"none\"");
+        assert_eq!(none, Kettle::default());
+    }
+
+    #[test]
+    fn every_row_that_is_wrong_is_told_and_the_others_are_read() {
+        let text = "maker = 5\nsize = 10\ndone = \"0s\"\nstand = 3\nlids = 1\nholes = 2";
+        let (kettle, faults) = read(text);
+        assert_eq!(kettle.lid.holes, 2);
+        assert_eq!(kettle.cups, 4);
+        assert_eq!(
+            faults,
+            "1:9 `maker` is a number, and has to be text: write it in quotes\n\
+             2:8 `size` is out of range: write a whole number from 1 to 9\n\
+             3:8 `done` is zero: it has to be more\n\
+             4:9 `stand` is a number, and has to be a table: write { … } with heat\n\
+             5:1 unknown key `lids` in a kettle: known here: maker, size, done, stand, heat, \
+             holes\n"
+        );
+    }
+}

@@ -181,10 +181,11 @@ fn the_reference_says_of_each_key_of_the_server_what_a_change_takes() {
             Change::Live => "(live)",
             Change::Restart => "(restart)",
         };
-        assert!(
-            lines[at - 1..=at].concat().contains(word),
-            "{path} is {word}"
-        );
+        let more = lines[at + 1..]
+            .iter()
+            .take_while(|line| line.starts_with(' '));
+        let said = lines[at - 1..=at + more.count()].concat();
+        assert!(said.contains(word), "{path} is {word}");
     }
 }
 

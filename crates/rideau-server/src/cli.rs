@@ -169,7 +169,7 @@ enum Command {
     /// Start a server with traffic, and say where to look and what to type
     Demo(demo::Demo),
     /// Say what is wrong with a config file, without starting anything
-    Check(change::OneFile),
+    Check(change::Check),
     /// Say what a config file would change
     Plan(change::OneFile),
     /// Change the server to what a config file says, all or nothing

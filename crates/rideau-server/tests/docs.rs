@@ -3,18 +3,22 @@
 
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
-use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
-use rideau_config::{Config, all_keys};
+use rideau_config::Config;
 use rideau_core::{OptionError, Settings, meter, queue, valve};
+
+#[path = "docs/schema.rs"]
+mod schema;
 
 const README: &str = include_str!("../../../README.md");
 const QUEUES: &str = include_str!("../../../docs/queues.md");
 const BROKER: &str = include_str!("../../../docs/broker.md");
 const REGULATOR: &str = include_str!("../../../docs/regulator.md");
 const APPS: &str = include_str!("../../../docs/apps.md");
+const CONFIG: &str = include_str!("../../../docs/config.md");
+const RANGES: &str = include_str!("../../../docs/ranges.md");
 
 #[test]
 fn every_option_that_is_shown_can_be_parsed() {
@@ -52,27 +56,38 @@ fn the_defaults_in_the_tables_are_the_defaults() {
     assert_eq!(parse(queue::Options::parse, "kind=bounded-codel"), bounded);
 }
 
+/// What the tables of keys call the default changes nothing when it is written out.
 #[test]
-fn the_options_of_apps_are_all_there_with_their_defaults() {
-    let app = "[app.a]\nexec = [\"x\"]\n";
-    for (section, part, head) in [
-        ("## Options of `[front]`", "front.", "[front]\n"),
-        ("## Options of `[app.NAME]`", "app.*.", app),
-    ] {
-        let rows = options(APPS, section);
-        let shown: BTreeSet<_> = rows.iter().map(|(key, _)| (*key).to_owned()).collect();
-        let known = all_keys().into_iter().filter_map(|(path, _)| {
-            let key = path.strip_prefix(part)?;
-            (!key.contains('.')).then(|| key.to_owned())
-        });
-        assert_eq!(shown, known.collect(), "{section}");
-
+fn the_defaults_in_the_tables_of_keys_are_the_defaults() {
+    let heads = [
+        (CONFIG, "server", "[server]\n"),
+        (CONFIG, "limits", "[limits]\n"),
+        (CONFIG, "log", "[log]\n"),
+        (CONFIG, "store", "[store]\n"),
+        (CONFIG, "user", "[user.a]\nuids = [1]\nallow = [\"take\"]\n"),
+        (CONFIG, "pool", "[pool.a]\nmember = { exec = [\"x\"] }\n"),
+        (CONFIG, "group", "[group.a]\n"),
+        (CONFIG, "broker", "[broker.a]\n"),
+        (
+            CONFIG,
+            "regulator",
+            "[broker.b]\n[regulator.a]\nbroker = \"b\"\nvalve = \"open\"\n",
+        ),
+        (CONFIG, "lock", "[lock.a]\n"),
+        (APPS, "front", "[front]\n"),
+        (APPS, "app", "[app.a]\nexec = [\"x\"]\n"),
+        (RANGES, "range", "[range.a]\nvalues = [\"1-9\"]\n"),
+    ];
+    for (document, section, head) in heads {
+        let rows = options(document, section);
+        assert!(!rows.is_empty(), "{section}");
         let told = rows.iter().filter_map(|(key, default)| {
-            let default = (*default)?;
+            let is_other = !key.contains('.') && !head.contains(&format!("{key} ="));
+            let default = default.filter(|_| is_other)?;
             Some(format!("{key} = {default}\n"))
         });
         let told = format!("{head}{}", told.collect::<String>());
-        let parse = |text| Config::parse(text, "docs/apps.md", &|_| None);
+        let parse = |text| Config::parse(text, "docs", &|_| None);
         assert_eq!(parse(&told), parse(head), "{told}");
     }
 }
@@ -88,14 +103,19 @@ fn the_files_in_the_page_of_apps_can_be_used() {
     }
 }
 
-/// The keys of the table in a section, each with its default if it names one.
+/// The keys of the table of a section, each with its default if that is a value.
 fn options<'a>(document: &'a str, section: &str) -> Vec<(&'a str, Option<&'a str>)> {
-    let (_, after) = document.split_once(section).unwrap();
-    let table = after.split("\n## ").next().unwrap();
+    let (_, after) = document
+        .split_once(&format!("<!-- keys: {section} -->"))
+        .unwrap();
+    let (table, _) = after.split_once("<!-- end of keys -->").unwrap();
     let rows = table.lines().filter(|line| line.starts_with("| `"));
     rows.map(|row| {
-        let cells: Vec<_> = row.split('|').collect();
-        (code(cells[1])[0], code(cells[2]).first().copied())
+        let cells: Vec<_> = row.split(" | ").collect();
+        let whole = cells[1]
+            .strip_prefix('`')
+            .and_then(|cell| cell.strip_suffix('`'));
+        (code(cells[0])[0], whole.filter(|cell| !cell.contains('`')))
     })
     .collect()
 }

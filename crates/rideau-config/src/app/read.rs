@@ -206,7 +206,7 @@ made! {
 }
 
 impl Kind<AppReady> for AppReadyWays {
-    const FORM: Form = Form::Any(&[Form::Words(READY), Form::Table(READY_KEYS)]);
+    const FORM: Form = Form::Any(&[Form::Words(READY), Form::Table(READY_KEYS, Vec::new)]);
 
     fn read(section: &Section<'_>, key: &Key) -> Option<AppReady> {
         ready(section, key)
@@ -224,7 +224,10 @@ impl Kind<AppReady> for AppReadyWays {
 }
 
 impl Kind<Option<Health>> for Checked {
-    const FORM: Form = Form::Any(&[Form::Table(Health::KEYS), Form::Words(&["none"])]);
+    const FORM: Form = Form::Any(&[
+        Form::Table(Health::KEYS, || Rows::of(&Health::default())),
+        Form::Words(&["none"]),
+    ]);
 
     fn read(section: &Section<'_>, key: &Key) -> Option<Option<Health>> {
         if section.is_word(key.name, "none") {
@@ -276,7 +279,7 @@ impl Kind<AppConfig> for Sticky {
     const FORM: Form = Form::Any(&[
         Form::Words(&["none"]),
         Form::Text,
-        Form::Table(StickyTable::KEYS),
+        Form::Table(StickyTable::KEYS, || Rows::of(&StickyTable::default())),
     ]);
 
     fn read(_: &Section<'_>, _: &Key) -> Option<AppConfig> {
@@ -320,7 +323,7 @@ impl Kind<AppConfig> for Sticky {
 }
 
 impl Kind<AppConfig> for Upgrades {
-    const FORM: Form = Form::Table(UpgradesTable::KEYS);
+    const FORM: Form = Form::Table(UpgradesTable::KEYS, || Rows::of(&UpgradesTable::default()));
 
     fn read(_: &Section<'_>, _: &Key) -> Option<AppConfig> {
         None

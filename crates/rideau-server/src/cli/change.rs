@@ -6,8 +6,9 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
-use rideau_config::Change;
-use rideau_config::{Config, Faults, Level, Opening, Plan, PlanStep, openings};
+use rideau_config::{
+    Change, Config, Faults, Level, Opening, Plan, PlanStep, openings, sample, schema,
+};
 use rideau_daemon::files;
 use rideau_process as process;
 use rideau_resp::Value;
@@ -22,6 +23,19 @@ pub(crate) struct OneFile {
     /// The config file; - is standard input
     #[arg(value_name = "FILE")]
     file: PathBuf,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Check {
+    /// The config file; - is standard input
+    #[arg(value_name = "FILE", required_unless_present_any = ["sample", "schema"])]
+    file: Option<PathBuf>,
+    /// Print a file with every key instead, with what it is for and its default
+    #[arg(long, conflicts_with_all = ["file", "schema"])]
+    sample: bool,
+    /// Print the JSON schema of config files instead, for editors
+    #[arg(long, conflicts_with = "file")]
+    schema: bool,
 }
 
 #[derive(Args, Debug)]
@@ -47,9 +61,18 @@ fn version(text: &str) -> Result<u64, String> {
     show::number(text, "a version", "history")
 }
 
-pub(crate) fn check(words: &OneFile, manner: &Manner) -> Done {
-    let text = read(&words.file)?;
-    let (config, faults) = local(&text, &words.file);
+pub(crate) fn check(words: &Check, manner: &Manner) -> Done {
+    let made = [
+        (words.sample, sample as fn() -> String),
+        (words.schema, schema),
+    ];
+    if let Some((_, make)) = made.iter().find(|(is_wanted, _)| *is_wanted) {
+        io::stdout().write_all(make().as_bytes())?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let file = words.file.as_deref().unwrap_or(Path::new("-"));
+    let text = read(file)?;
+    let (config, faults) = local(&text, file);
     if manner.json {
         let mut answer = faults_json(&faults);
         let open = config.iter().flat_map(opened).map(|open| open.text);

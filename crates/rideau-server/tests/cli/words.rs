@@ -200,6 +200,21 @@ fn a_good_file_passes_the_check() {
 }
 
 #[test]
+fn the_sample_file_and_the_schema_are_printed() {
+    let said = |words: &[&str]| rideau().arg("check").args(words).output().unwrap();
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../config/rideau.toml");
+    let sample = said(&["--sample"]);
+    assert!(sample.status.success());
+    assert_eq!(text(&sample.stdout), fs::read_to_string(file).unwrap());
+    let schema: Value = serde_json::from_slice(&said(&["--schema"]).stdout).unwrap();
+    assert!(schema["properties"]["server"].is_object());
+    for words in [&[][..], &["--sample", "--schema"], &["--sample", "a.toml"]] {
+        let output = said(words);
+        assert_eq!(output.status.code(), Some(2), "{words:?}");
+    }
+}
+
+#[test]
 fn the_example_with_every_key_only_lacks_its_secrets() {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../config/rideau.toml");
     let mut check = rideau();

@@ -1,0 +1,334 @@
+//! The sample file: every key, with what it is for and its default.
+
+use super::human::wrap;
+use super::kinds::counted;
+use super::parts::{Part, part};
+use super::shown::value_of;
+use super::table::{Change, Effect, Key};
+
+/// A section of the sample file.
+struct Page {
+    /// The section.
+    part: &'static str,
+    title: &'static str,
+    /// What stands above its keys.
+    about: &'static str,
+    /// The name of what is shown, where names are.
+    name: &'static str,
+    /// What else there can be, as it is written.
+    more: &'static str,
+}
+
+/// Lines of the sample are no longer, unless a value is.
+const WIDTH: usize = 100;
+/// A longer value has its comment above it.
+const VALUE_MAX: usize = 24;
+
+const HEAD: &str = r#"
+# Every key of rideau, with what it is for and its default. Made by `rideau check --sample`.
+#
+# Check a file without starting anything:     rideau check rideau.toml
+#   (of this one it says that the files of [tls] and of [user.orders] are not there: they are yours)
+# See what a change would mean, and apply it: rideau plan rideau.toml; rideau apply rideau.toml
+# What editors need to complete and check it: rideau check --schema
+#
+# Spans are "200ms", "5s", "5m", "1h" (ns, us, ms, s, m, h). Sizes are "64KiB" (B, KiB, MiB,
+# GiB). Counts may have underscores. "${NAME}" and "${NAME:-default}" in any text are variables
+# of the environment, whose values are shown nowhere; "$$" is a plain $. What is not known is an
+# error, with line and column.
+#
+# (live) counts at once when it is applied, and no position or lease is lost; (restart)
+# counts after the next start. Where a value is not the default, the comment names it.
+#
+# A file says all: pools, brokers and locks are only those that stand here. Without any file
+# there are locks for every key and a broker named `default`.
+"#;
+
+const PAGES: &[Page] = &[
+    Page {
+        part: "server",
+        title: "the server",
+        about: "",
+        name: "",
+        more: "",
+    },
+    Page {
+        part: "limits",
+        title: "what outsiders can fill",
+        about: "What is over a limit is refused with its name. What is there when a limit is \
+                lowered stays.",
+        name: "",
+        more: "",
+    },
+    Page {
+        part: "tls",
+        title: "TLS",
+        about: "For new connections.",
+        name: "",
+        more: "",
+    },
+    Page {
+        part: "log",
+        title: "the log",
+        about: "",
+        name: "",
+        more: "",
+    },
+    Page {
+        part: "user",
+        title: "who may do what",
+        about: "Without users anyone who can connect may do anything, so the server then listens \
+                on this machine only.",
+        name: "orders",
+        more: concat!(
+            "\n[user.ops]\n# The hash of a password, made by `rideau hash`. ",
+            "The password of this one is not known.\n",
+            "password = \"$argon2id$v=19$m=19456,t=2,p=1$O5OzBjNS4ww0bHA6YiiG5A$",
+            "gPW+bJvipQ41iDj9pzNIPibOmU0MRZJyBTkq1ojExUM\"\n",
+            "uids     = [0]\nallow    = [\"@all\", \"@admin\"]\n",
+        ),
+    },
+    Page {
+        part: "pool",
+        title: "pools: members that one holder has at a time",
+        about: "",
+        name: "pg-1",
+        more: r#"
+[pool.pg-2]
+like   = "pg-1"            # inherits every key that does not stand here
+member = { exec = ["pgproxy", "--to", "db2:5432"], ready = { line = "listening at {address}" } }
+
+[pool.licences]
+member = { list = ["CAD-001", "CAD-002", "CAD-003"] }
+queue  = { kind = "timeout", timeout = "10s" }
+"#,
+    },
+    Page {
+        part: "group",
+        title: "groups: pools or brokers by a common name",
+        about: "",
+        name: "pg",
+        more: "",
+    },
+    Page {
+        part: "broker",
+        title: "brokers: asks meet offers",
+        about: "",
+        name: "checkout",
+        more: r#"
+[broker.default]
+
+[broker.returns]
+like = "default"
+"#,
+    },
+    Page {
+        part: "regulator",
+        title: "regulators: how many may run at a time",
+        about: "",
+        name: "checkout-workers",
+        more: r#"
+[regulator.mail]
+like       = "checkout-workers"
+valve      = { kind = "least_of", of = [
+    { kind = "rate", limit = 100, interval = "1s" },
+    { kind = "breaker", failures = 5, window = 10, pause = "1s", pause_max = "1m", probes = 1 },
+    { kind = "gradient", min = 20, max = 200, initial = 20, tolerance = 50 },
+] }
+
+[regulator.archive]
+regulator  = "mail"
+valve      = { kind = "codel", target = "100ms", interval = "1s", min = 1, max = 4 }
+"#,
+    },
+    Page {
+        part: "lock",
+        title: "locks: so many units for each key",
+        about: "The first pattern that fits a key is used; * stands for any letters.",
+        name: "tenant/*",
+        more: r#"
+[lock.build-slot]
+like        = "tenant/*"
+per         = 4
+buckets     = 3
+
+[lock."*"]
+"#,
+    },
+    Page {
+        part: "range",
+        title: "ranges: values for a time",
+        about: "Numbers, IPv4 and IPv6 addresses, each to one holder. See docs/ranges.md.",
+        name: "office",
+        more: r#"
+[range.guests]
+like       = "office"
+values     = ["10.21.0.0/20", "2001:db8:21::/112"]
+skip       = []
+ttl        = "15m"
+
+[range.ticket]
+values     = ["0-9999"]
+ttl        = "10m"
+hold       = "connection"
+"#,
+    },
+    Page {
+        part: "view",
+        title: "views: names for values that are only counted",
+        about: "They may overlap ranges and each other, and nothing can be had of them: \
+                RANGE.COUNT, SHOW VIEWS.",
+        name: "floor-1",
+        more: "",
+    },
+    Page {
+        part: "store",
+        title: "where reservations are kept",
+        about: "",
+        name: "",
+        more: "",
+    },
+    Page {
+        part: "front",
+        title: "the front of applications",
+        about: "HTTP for the apps below. See docs/apps.md.",
+        name: "",
+        more: "",
+    },
+    Page {
+        part: "app",
+        title: "apps: programs that speak HTTP, started when requests come",
+        about: "When what is run changes, new processes are started one after the other, and \
+                requests go on.",
+        name: "shop",
+        more: r#"
+[app.admin]
+like             = "shop"
+hosts            = ["admin.shop.example"]
+exec             = ["node", "server.js"]
+listen           = "port"
+ready            = { line = "listening" }
+min              = 0
+max              = 2
+"#,
+    },
+];
+
+/// The sample file.
+pub fn sample() -> String {
+    let mut out = HEAD.trim_start().to_owned();
+    for page in PAGES {
+        let part = part(page.part).expect("each page is about a section");
+        page.write(part, &mut out);
+    }
+    out
+}
+
+impl Page {
+    fn write(&self, part: &Part, out: &mut String) {
+        let is_live = |key: &Key| key.effect.change() == Change::Live;
+        let is_mixed = !part.keys.iter().all(is_live);
+        let live = if is_mixed { "" } else { " (live)" };
+        let head = format!("\n# ---- {}{live} ", self.title);
+        *out += &format!("{head:-<WIDTH$}\n");
+        comment(self.about, out);
+        let name = match self.name {
+            "" => String::new(),
+            name => format!(".{}", super::shown::quoted_key(name)),
+        };
+        *out += &format!("\n[{}{name}]\n", self.part);
+        let usual = (part.usual)();
+        let lines = part.keys.iter().filter_map(|key| {
+            let default = value_of(&usual, key.name).map(counted);
+            let value = match key.sample {
+                "" => default.clone()?,
+                sample => sample.into(),
+            };
+            let said = said(key, &value, default.as_deref(), is_mixed);
+            Some((key, value, said))
+        });
+        let lines: Vec<_> = lines.collect();
+        let keys = lines.iter().map(|(key, ..)| key.name.len());
+        let values = lines.iter().map(|(_, value, _)| value.chars().count());
+        let values = values.filter(|len| *len <= VALUE_MAX).max().unwrap_or(0);
+        let keys = keys.max().unwrap_or(0);
+        for (key, value, said) in lines {
+            line(key, &value, &said, (keys, values), out);
+        }
+        *out += self.more;
+    }
+}
+
+/// What is said of a key behind its value.
+fn said(key: &Key, value: &str, default: Option<&str>, is_mixed: bool) -> String {
+    let mut said = plain(&key.sentence());
+    let default = match (key.usual, default) {
+        ("", default) => default.unwrap_or("none"),
+        (usual, _) => usual,
+    };
+    if same(value) != same(default) {
+        said += &match default {
+            "has to be given" => " Has to be given.".into(),
+            default => format!(" Default: {}.", plain(default)),
+        };
+    }
+    match (is_mixed, key.effect) {
+        (false, _) => (),
+        (true, Effect::Restart) => said += " (restart)",
+        (true, _) => said += " (live)",
+    }
+    said
+}
+
+fn line(key: &Key, value: &str, said: &str, (keys, values): (usize, usize), out: &mut String) {
+    let name = key.name;
+    if !key.above.is_empty() {
+        let is_first = out.ends_with("]\n");
+        *out += if is_first { "" } else { "\n" };
+        comment(key.above, out);
+    }
+    let head = format!("{name:keys$} = {value:values$}  # ");
+    if value.chars().count() > VALUE_MAX || value.contains('\n') {
+        comment(said, out);
+        *out += &format!("{name:keys$} = {value}\n");
+        return;
+    }
+    let indent = head.chars().count() - 2;
+    let mut lines = wrap(said, WIDTH - indent - 2).into_iter();
+    *out += &format!("{head}{}\n", lines.next().unwrap_or_default());
+    for more in lines {
+        *out += &format!("{:indent$}# {more}\n", "");
+    }
+}
+
+/// Lines of a comment. What begins with spaces is left as it is.
+fn comment(text: &str, out: &mut String) {
+    for line in text.lines() {
+        let lines = match line.starts_with(' ') {
+            true => vec![line.to_owned()],
+            false => wrap(line, WIDTH - 2),
+        };
+        for line in lines {
+            *out += &format!("# {line}\n");
+        }
+    }
+}
+
+/// Only names of keys and commands are in back quotes here.
+fn plain(text: &str) -> String {
+    let mut out = String::new();
+    for (at, piece) in text.split('`').enumerate() {
+        let is_name = at % 2 == 1 && !piece.contains(['"', '{', '[']);
+        out += &if is_name {
+            format!("`{piece}`")
+        } else {
+            piece.into()
+        };
+    }
+    out
+}
+
+/// The same value may be written with underscores.
+fn same(value: &str) -> String {
+    value.replace('_', "")
+}
