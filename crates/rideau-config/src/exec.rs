@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use rideau_process::{Ready, Signal};
 
-use super::kinds::{Answer, Kind, Maybe, Path};
+use super::kinds::{Answer, Kind, Maybe, Path, text_kinds};
 use super::near::suggest_word;
 use super::section::{Section, kind_of};
 use super::shown::{Rows, quoted};
@@ -97,8 +97,6 @@ pub(super) struct Command;
 struct ReadyWays;
 /// The variables of a program, which are not shown.
 pub(super) struct Env;
-/// The name of a signal.
-pub(super) struct StopSignal;
 
 impl Kind<Vec<String>> for Command {
     const FORM: Form = Form::List(&Form::Text);
@@ -138,16 +136,14 @@ impl Kind<Vec<(String, String)>> for Env {
     fn show(_: &Vec<(String, String)>, _: &Key, _: &mut Rows) {}
 }
 
-impl Kind<Signal> for StopSignal {
-    const FORM: Form = Form::Words(&SIGNALS);
-
-    fn read(section: &Section<'_>, key: &Key) -> Option<Signal> {
-        section.made(key.name, stop_signal)
-    }
-
-    fn show(value: &Signal, key: &Key, rows: &mut Rows) {
-        rows.text(key.name, value.word());
-    }
+text_kinds! {
+    /// The name of a signal.
+    pub(super) StopSignal: Signal, Form::Words(&SIGNALS), |word, _| {
+        Signal::of(word).ok_or_else(|| {
+            let message = format!("`stop_signal` cannot be {word:?}");
+            (message, suggest_word(word, &SIGNALS))
+        })
+    }, |signal| signal.word().into();
 }
 
 /// The program and its words, and the same as they may be shown.
@@ -214,13 +210,6 @@ fn ready(part: &Section<'_>) -> Option<Ready> {
         part.notes.error(entry.at(), message, hint);
     }
     found.map(|at| ways[at].clone())
-}
-
-fn stop_signal(word: &str) -> Result<Signal, (String, String)> {
-    Signal::of(word).ok_or_else(|| {
-        let message = format!("`stop_signal` cannot be {word:?}");
-        (message, suggest_word(word, &SIGNALS))
-    })
 }
 
 /// The variables of a program.

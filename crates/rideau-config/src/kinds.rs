@@ -84,12 +84,44 @@ macro_rules! spelled {
 }
 pub(crate) use spelled;
 
+/// Kinds of values that are written as a text: what is made of it, and how it is shown.
+macro_rules! text_kinds {
+    ($(
+        $(#[$meta:meta])*
+        $vis:vis $kind:ident: $type:ty, $form:expr,
+        |$text:pat_param, $key:pat_param| $make:expr, |$value:pat_param| $show:expr;
+    )+) => {$(
+        $(#[$meta])*
+        $vis struct $kind;
+
+        impl $crate::kinds::Kind<$type> for $kind {
+            const FORM: $crate::table::Form = $form;
+
+            fn read(
+                section: &$crate::section::Section<'_>,
+                key: &$crate::table::Key,
+            ) -> Option<$type> {
+                let $key = key;
+                section.made(key.name, |$text| $make)
+            }
+
+            fn show(
+                $value: &$type,
+                key: &$crate::table::Key,
+                rows: &mut $crate::shown::Rows,
+            ) {
+                let shown: String = $show;
+                rows.text(key.name, &shown);
+            }
+        }
+    )+};
+}
+pub(crate) use text_kinds;
+
 /// A text.
 pub(crate) struct Text;
 /// A list of texts.
 pub(crate) struct List;
-/// The path of a file or folder, whatever it is relative to.
-pub(crate) struct Path;
 /// One of some words.
 pub(crate) struct Word;
 /// True or false.
@@ -108,6 +140,11 @@ pub(crate) struct Table;
 pub(crate) struct Maybe<K>(PhantomData<K>);
 /// A value, or a word instead of one.
 pub(crate) struct Or<K, W>(PhantomData<(K, W)>);
+text_kinds! {
+    /// The path of a file or folder, whatever it is relative to.
+    pub(crate) Path: PathBuf, Form::Path, |text, _| Ok(text.into()), |it| it.display().to_string();
+}
+
 /// A value, or `"none"`.
 pub(crate) type OrNone<K> = Or<K, NoneWord>;
 /// What the core reads by rules of its own, and how that is shown.
@@ -157,18 +194,6 @@ impl<T: Written> Kind<Vec<T>> for List {
 
     fn show(value: &Vec<T>, key: &Key, rows: &mut Rows) {
         rows.list(key.name, value.iter().map(Written::word));
-    }
-}
-
-impl Kind<PathBuf> for Path {
-    const FORM: Form = Form::Path;
-
-    fn read(section: &Section<'_>, key: &Key) -> Option<PathBuf> {
-        section.text(key.name).map(PathBuf::from)
-    }
-
-    fn show(value: &PathBuf, key: &Key, rows: &mut Rows) {
-        rows.text(key.name, &value.display().to_string());
     }
 }
 

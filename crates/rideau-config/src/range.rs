@@ -7,7 +7,9 @@ use rideau_core::allocator::{
     Class, OnExpire, Order, RangeOptions, Span, SpanError, Start, TIME_MAX,
 };
 
-use super::kinds::{Kind, List, Maybe, Positive, Span as TimeSpan, Word, Words, spelled};
+use super::kinds::{
+    Kind, List, Maybe, Positive, Span as TimeSpan, Word, Words, spelled, text_kinds,
+};
 use super::near::suggest_word;
 use super::section::{At, Section};
 use super::server::Folder;
@@ -118,8 +120,6 @@ spelled! { OnFailure { Wait "wait", End "end" } }
 
 /// The beginning of a range in other words.
 struct AllFree;
-/// Whether a fence is needed.
-struct Fence;
 
 const FENCES: &[&str] = &["required", "optional"];
 
@@ -251,23 +251,16 @@ impl Kind<Start> for AllFree {
     fn show(_: &Start, _: &Key, _: &mut Rows) {}
 }
 
-impl Kind<bool> for Fence {
-    const FORM: Form = Form::Words(FENCES);
-
-    fn read(section: &Section<'_>, key: &Key) -> Option<bool> {
-        section.made(key.name, |text| match text {
-            "required" => Ok(true),
-            "optional" => Ok(false),
-            _ => {
-                let message = format!("`{}` cannot be {text:?}", key.name);
-                Err((message, suggest_word(text, FENCES)))
-            }
-        })
-    }
-
-    fn show(value: &bool, key: &Key, rows: &mut Rows) {
-        rows.text(key.name, FENCES[usize::from(!value)]);
-    }
+text_kinds! {
+    /// Whether a fence is needed.
+    Fence: bool, Form::Words(FENCES), |text, key| match text {
+        "required" => Ok(true),
+        "optional" => Ok(false),
+        _ => {
+            let message = format!("`{}` cannot be {text:?}", key.name);
+            Err((message, suggest_word(text, FENCES)))
+        }
+    }, |is_needed| FENCES[usize::from(!is_needed)].into();
 }
 
 /// It is a list that has nothing, not even what means nothing.

@@ -75,26 +75,8 @@ pub(super) fn read_pool(
     env: Env<'_>,
     limits: &Limits,
 ) -> Result<PoolConfig, Faults> {
-    let notes = Notes::new(text, env);
-    check_name(&notes, "pool", name, &(0..0), limits.name_len_max);
-    let pool = match Document::parse(text) {
-        Ok(document) => {
-            let table = document.as_table();
-            let pool = Section::open(&notes, table, 0..0, "a pool", keys_of("pool"));
-            if let Some(like) = pool.entry("like") {
-                let message = "a pool that is added on its own is like no other";
-                notes.error(like.key_at.clone(), message, "write its keys out");
-            }
-            PoolConfig::read(name, &pool)
-        }
-        Err(error) => {
-            note_syntax(&notes, error.message(), error.span());
-            None
-        }
-    };
-    let (faults, more) = notes.into_faults();
-    let faults = Faults::new(name, faults, more);
-    pool.filter(|_| faults.errors() == 0).ok_or(faults)
+    let read = |section: &Section<'_>| PoolConfig::read(name, section);
+    read_alone(("pool", name), text, env, limits, read)
 }
 
 /// The range whose keys stand in `text`, without a header.
@@ -104,17 +86,29 @@ pub(super) fn read_range(
     env: Env<'_>,
     config: &Config,
 ) -> Result<RangeConfig, Faults> {
+    let read = |section: &Section<'_>| RangeConfig::read(name, section, config.store.kind);
+    read_alone(("range", name), text, env, &config.limits, read)
+}
+
+/// The thing of this kind and name whose keys stand in `text`.
+fn read_alone<T>(
+    (kind, name): (&str, &str),
+    text: &str,
+    env: Env<'_>,
+    limits: &Limits,
+    read: impl FnOnce(&Section<'_>) -> Option<T>,
+) -> Result<T, Faults> {
     let notes = Notes::new(text, env);
-    check_name(&notes, "range", name, &(0..0), config.limits.name_len_max);
-    let range = match Document::parse(text) {
+    check_name(&notes, kind, name, &(0..0), limits.name_len_max);
+    let thing = match Document::parse(text) {
         Ok(document) => {
-            let table = document.as_table();
-            let range = Section::open(&notes, table, 0..0, "a range", keys_of("range"));
-            if let Some(like) = range.entry("like") {
-                let message = "a range that is added on its own is like no other";
+            let (table, what) = (document.as_table(), format!("a {kind}"));
+            let section = Section::open(&notes, table, 0..0, &what, keys_of(kind));
+            if let Some(like) = section.entry("like") {
+                let message = format!("a {kind} that is added on its own is like no other");
                 notes.error(like.key_at.clone(), message, "write its keys out");
             }
-            RangeConfig::read(name, &range, config.store.kind)
+            read(&section)
         }
         Err(error) => {
             note_syntax(&notes, error.message(), error.span());
@@ -123,7 +117,7 @@ pub(super) fn read_range(
     };
     let (faults, more) = notes.into_faults();
     let faults = Faults::new(name, faults, more);
-    range.filter(|_| faults.errors() == 0).ok_or(faults)
+    thing.filter(|_| faults.errors() == 0).ok_or(faults)
 }
 
 fn config(notes: &Notes<'_>, root: &dyn TableLike, look: Look) -> Config {

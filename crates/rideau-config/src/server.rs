@@ -9,7 +9,7 @@ use rideau_core::allocator;
 
 use super::kinds::{
     Kind, List, Made, Maybe, Number, OrNone, Path, Positive, Size, Span, Table, Text, Word, Words,
-    Written, spelled,
+    Written, spelled, text_kinds,
 };
 use super::section::{At, Section};
 use super::shown::Rows;
@@ -212,18 +212,41 @@ spelled! { LogLevel {
 } }
 spelled! { LogFormat { Text "text", Json "json" } }
 
-/// A folder with its full path.
-pub(super) struct Folder;
 /// A file that has to be there.
 struct File;
 /// The same, and no other user should read it.
 struct SecretFile;
-/// The mode of a file, in octal digits.
-struct Mode;
 /// How many threads; zero for the usual number.
 struct Threads;
-/// Whether anyone may use the server, said in so many words.
-struct Openness;
+text_kinds! {
+    /// A folder with its full path.
+    pub(super) Folder: PathBuf, Form::Path, |text, key| match text.starts_with('/') {
+        true => Ok(text.into()),
+        false => Err((
+            format!("the folder {text:?} has no full path"),
+            format!("write {}", key.sample),
+        )),
+    }, |path| path.display().to_string();
+
+    /// The mode of a file, in octal digits.
+    Mode: u32, Form::Text, |text, _| {
+        let mode = u32::from_str_radix(text, 8).ok();
+        mode.filter(|mode| *mode <= 0o777).ok_or_else(|| {
+            let message = format!("{text:?} is no mode of a file");
+            (message, "write three octal digits, such as \"660\"".into())
+        })
+    }, |mode| format!("{mode:03o}");
+
+    /// Whether anyone may use the server, said in so many words.
+    Openness: bool, Form::Words(&["no", OPEN_TO_ANYONE]), |text, _| match text {
+        OPEN_TO_ANYONE => Ok(true),
+        "no" => Ok(false),
+        _ => {
+            let hint = format!("if anyone may use this server, write {OPEN_TO_ANYONE:?}");
+            Err((format!("`insecure` cannot be {text:?}"), hint))
+        }
+    }, |is_open| if *is_open { OPEN_TO_ANYONE } else { "no" }.into();
+}
 
 impl Server {
     /// The addresses of a server that is told nothing.
@@ -299,24 +322,6 @@ impl fmt::Display for Series {
     }
 }
 
-impl Kind<PathBuf> for Folder {
-    const FORM: Form = Form::Path;
-
-    fn read(section: &Section<'_>, key: &Key) -> Option<PathBuf> {
-        section.made(key.name, |text| match text.starts_with('/') {
-            true => Ok(text.into()),
-            false => Err((
-                format!("the folder {text:?} has no full path"),
-                format!("write {}", key.sample),
-            )),
-        })
-    }
-
-    fn show(value: &PathBuf, key: &Key, rows: &mut Rows) {
-        Path::show(value, key, rows);
-    }
-}
-
 impl Kind<PathBuf> for File {
     const FORM: Form = Form::Path;
 
@@ -347,24 +352,6 @@ impl Kind<PathBuf> for SecretFile {
     }
 }
 
-impl Kind<u32> for Mode {
-    const FORM: Form = Form::Text;
-
-    fn read(section: &Section<'_>, key: &Key) -> Option<u32> {
-        section.made(key.name, |text| {
-            let mode = u32::from_str_radix(text, 8).ok();
-            mode.filter(|mode| *mode <= 0o777).ok_or_else(|| {
-                let message = format!("{text:?} is no mode of a file");
-                (message, "write three octal digits, such as \"660\"".into())
-            })
-        })
-    }
-
-    fn show(value: &u32, key: &Key, rows: &mut Rows) {
-        rows.text(key.name, &format!("{value:03o}"));
-    }
-}
-
 impl Kind<Option<usize>> for Threads {
     const FORM: Form = Form::Number;
 
@@ -375,25 +362,6 @@ impl Kind<Option<usize>> for Threads {
 
     fn show(value: &Option<usize>, key: &Key, rows: &mut Rows) {
         Number::show(&value.unwrap_or(0), key, rows);
-    }
-}
-
-impl Kind<bool> for Openness {
-    const FORM: Form = Form::Words(&["no", OPEN_TO_ANYONE]);
-
-    fn read(section: &Section<'_>, key: &Key) -> Option<bool> {
-        section.made(key.name, |text| match text {
-            OPEN_TO_ANYONE => Ok(true),
-            "no" => Ok(false),
-            _ => {
-                let hint = format!("if anyone may use this server, write {OPEN_TO_ANYONE:?}");
-                Err((format!("`insecure` cannot be {text:?}"), hint))
-            }
-        })
-    }
-
-    fn show(value: &bool, key: &Key, rows: &mut Rows) {
-        rows.text(key.name, if *value { OPEN_TO_ANYONE } else { "no" });
     }
 }
 

@@ -8,7 +8,9 @@ use rideau_core::apps;
 
 use super::{AppConfig, AppListen, AppReady, Health, Http, MANY, hosts};
 use crate::exec;
-use crate::kinds::{Answer, Kind, List, Made, Number, OrNone, Positive, Span, Text, Written};
+use crate::kinds::{
+    Answer, Kind, List, Made, Number, OrNone, Positive, Span, Text, Written, text_kinds,
+};
 use crate::near::suggest_word;
 use crate::section::{Section, kind_of};
 use crate::shown::Rows;
@@ -41,18 +43,6 @@ pub(super) struct Hosts;
 pub(super) struct PathPrefixes;
 /// Paths that can be asked for.
 pub(super) struct PathList;
-/// A path that can be asked for.
-pub(super) struct UrlPath;
-/// A path from the root on.
-pub(super) struct FullPath;
-/// A folder below another.
-pub(super) struct Below;
-/// The name of a user or a group.
-pub(super) struct Account;
-/// A mask for new files, in octal digits.
-pub(super) struct Mask;
-/// The name of a cookie.
-struct Cookie;
 /// How to know that a process is ready.
 pub(super) struct AppReadyWays;
 /// How to know that a process is well.
@@ -176,33 +166,50 @@ impl Kind<Vec<String>> for PathList {
     }
 }
 
-/// Kinds that are a text of which something is made.
-macro_rules! made {
-    ($(
-        $kind:ident: $type:ty, $form:ident, |$text:ident, $key:ident| $make:expr, $show:expr;
-    )+) => {$(
-        impl Kind<$type> for $kind {
-            const FORM: Form = Form::$form;
+text_kinds! {
+    /// A path that can be asked for.
+    pub(super) UrlPath: String, Form::Text, |text, _| hosts::path(text), |path| path.clone();
 
-            fn read(section: &Section<'_>, $key: &Key) -> Option<$type> {
-                section.made($key.name, |$text| $make)
-            }
+    /// A path from the root on.
+    pub(super) FullPath: PathBuf, Form::Path, |text, key| match text.starts_with('/') {
+        true => Ok(text.into()),
+        false => Err((
+            format!("{text:?} is no full path"),
+            format!("write it from the root on, such as {}", key.sample),
+        )),
+    }, |path| path.display().to_string();
 
-            fn show(value: &$type, key: &Key, rows: &mut Rows) {
-                let show: fn(&$type) -> String = $show;
-                rows.text(key.name, &show(value));
-            }
+    /// A folder below another.
+    pub(super) Below: PathBuf, Form::Path, |text, _| match text {
+        "" => Err((
+            "`restart_dir` is empty".into(),
+            "write a folder below `root`, such as \"tmp\", or \"none\"".into(),
+        )),
+        text => Ok(text.into()),
+    }, |path| path.display().to_string();
+
+    /// The name of a user or a group.
+    pub(super) Account: String, Form::Text, |text, key| {
+        match text.is_empty() || text.contains(|c: char| c.is_whitespace() || c == ':') {
+            true => Err((
+                format!("{text:?} is no {}", key.name),
+                "write its name or its number, such as \"www-data\"".into(),
+            )),
+            false => Ok(text.into()),
         }
-    )+};
-}
+    }, |name| name.clone();
 
-made! {
-    UrlPath: String, Text, |text, key| hosts::path(text), String::clone;
-    FullPath: PathBuf, Path, |text, key| full_path(text, key), |path| path.display().to_string();
-    Below: PathBuf, Path, |text, key| folder_below(text), |path| path.display().to_string();
-    Account: String, Text, |text, key| account(text, key), String::clone;
-    Cookie: String, Text, |text, key| cookie(text), String::clone;
-    Mask: u32, Text, |text, key| umask(text), |mask| format!("{mask:03o}");
+    /// A mask for new files, in octal digits.
+    pub(super) Mask: u32, Form::Text, |text, _| {
+        let mask = u32::from_str_radix(text, 8).ok();
+        mask.filter(|mask| *mask <= 0o777).ok_or_else(|| {
+            let message = format!("{text:?} is no mask for new files");
+            (message, "write three octal digits, such as \"022\"".into())
+        })
+    }, |mask| format!("{mask:03o}");
+
+    /// The name of a cookie.
+    Cookie: String, Form::Text, |text, _| cookie(text), |name| name.clone();
 }
 
 impl Kind<AppReady> for AppReadyWays {
@@ -489,42 +496,6 @@ fn line(text: &str) -> Made<String> {
         )),
         text => Ok(text.into()),
     }
-}
-
-fn full_path(text: &str, key: &Key) -> Made<PathBuf> {
-    match text.starts_with('/') {
-        true => Ok(text.into()),
-        false => Err((
-            format!("{text:?} is no full path"),
-            format!("write it from the root on, such as {}", key.sample),
-        )),
-    }
-}
-
-fn folder_below(text: &str) -> Made<PathBuf> {
-    match text {
-        "" => Err((
-            "`restart_dir` is empty".into(),
-            "write a folder below `root`, such as \"tmp\", or \"none\"".into(),
-        )),
-        text => Ok(text.into()),
-    }
-}
-
-fn account(text: &str, key: &Key) -> Made<String> {
-    if text.is_empty() || text.contains(|c: char| c.is_whitespace() || c == ':') {
-        let hint = "write its name or its number, such as \"www-data\"";
-        return Err((format!("{text:?} is no {}", key.name), hint.into()));
-    }
-    Ok(text.into())
-}
-
-fn umask(text: &str) -> Made<u32> {
-    let mask = u32::from_str_radix(text, 8).ok();
-    mask.filter(|mask| *mask <= 0o777).ok_or_else(|| {
-        let message = format!("{text:?} is no mask for new files");
-        (message, "write three octal digits, such as \"022\"".into())
-    })
 }
 
 fn cookie(text: &str) -> Made<String> {
