@@ -1,16 +1,79 @@
 //! Parts of the config that are options of the core: queues, valves, meters.
 
-use rideau_core::meter::Pie;
-use rideau_core::{Instant, apps, meter, queue, valve};
-use toml_edit::{Item, Value};
+use std::num::NonZeroU32;
 
-use super::core_options::Pairs;
+use rideau_core::meter::Pie;
+use rideau_core::queue::{FairOptions, Index, Order, Shedding};
+use rideau_core::{Flow, Instant, OptionError, Rule, Settings, apps, meter, queue, valve};
+use toml_edit::Item;
+
+use super::core_read::{CoreOptions, check, items, read, read_all, sentence};
 use super::core_tables::{METERS, QUEUES, VALVES};
-use super::kinds::Kind;
-use super::section::{Entry, Section};
+use super::kinds::{Kind, Number, Span};
+use super::near::suggest_word;
+use super::section::{Section, kind_of};
 use super::shown::Rows;
 use super::table::{Form, Key, Keyed};
-use super::words::show_span;
+
+impl CoreOptions for queue::Options {
+    const WHAT: &'static str = "queue";
+
+    fn of_kind(kind: &str) -> Option<Self> {
+        Settings::new([("kind", kind)]).and_then(Self::parse).ok()
+    }
+
+    fn validate(&self) -> Result<(), OptionError> {
+        self.validate()
+    }
+
+    fn finish(&mut self, section: &Section<'_>) {
+        if let Shedding::BoundedCoDel {
+            target, wait_max, ..
+        } = &mut self.shedding
+            && !section.has("wait_max")
+        {
+            *wait_max = target.saturating_mul(2);
+        }
+    }
+}
+
+impl CoreOptions for valve::Options {
+    const WHAT: &'static str = "valve";
+
+    fn of_kind(kind: &str) -> Option<Self> {
+        match kind {
+            "least_of" => Some(Self::LeastOf(Vec::new())),
+            kind => Settings::new([("kind", kind)]).and_then(Self::parse).ok(),
+        }
+    }
+
+    fn validate(&self) -> Result<(), OptionError> {
+        valve::Valve::new(self, 0, Instant::START).map(drop)
+    }
+}
+
+impl CoreOptions for meter::Options {
+    const WHAT: &'static str = "meter";
+    const ELSEWHERE: &'static [(&'static str, &'static str)] = &[
+        ("pie", "write it as `protect = { … }`"),
+        (
+            "update",
+            "name the broker in the regulator: `broker = \"…\"`",
+        ),
+    ];
+
+    fn of_kind(kind: &str) -> Option<Self> {
+        Settings::new([("kind", kind)]).and_then(Self::parse).ok()
+    }
+
+    fn validate(&self) -> Result<(), OptionError> {
+        let alone = meter::Meters::new(vec![self.clone()], Instant::START, &mut Vec::new());
+        alone.map(drop).map_err(|error| {
+            let option = error.option.rsplit('.').next().unwrap_or_default();
+            OptionError::new(option, error.rule)
+        })
+    }
+}
 
 /// The options of a queue.
 pub(super) struct Queue;
@@ -23,6 +86,20 @@ pub(super) struct Valve;
 pub(super) struct Protector;
 /// The options of meters.
 pub(super) struct Meters;
+/// Valves within a valve.
+pub(super) struct Valves;
+/// Which ask is served first.
+pub(super) struct OrderWord;
+/// What makes a flow.
+pub(super) struct FairBy;
+/// How many lines there are.
+pub(super) struct Lines;
+/// Turns of flows. Only the hashes of their names are kept.
+pub(super) struct Weights;
+/// A number that is not shown if it is no limit.
+pub(super) struct Most;
+/// The target of a meter, which may be negative for some.
+pub(super) struct MeterTarget;
 
 impl Kind<queue::Options> for Queue {
     const FORM: Form = Form::Any(&[
@@ -33,8 +110,8 @@ impl Kind<queue::Options> for Queue {
     ]);
 
     fn read(section: &Section<'_>, key: &Key) -> Option<queue::Options> {
-        let known = queue::Options::KEYS;
-        Pairs::below(section, key.name, "queue", known)?.read(queue::Options::parse)
+        let entry = section.entry(key.name)?;
+        read(section, entry, Some("paced"), CoreOptions::of_kind)
     }
 
     fn show(value: &queue::Options, key: &Key, rows: &mut Rows) {
@@ -46,23 +123,21 @@ impl Kind<queue::Options> for AppQueue {
     const FORM: Form = Queue::FORM;
 
     fn read(section: &Section<'_>, key: &Key) -> Option<queue::Options> {
-        let usual = apps::Options::default().queue;
-        let mut pairs = Pairs::below(section, key.name, "queue", queue::Options::KEYS)?;
-        let at = pairs.at.clone();
+        let entry = section.entry(key.name)?;
+        let table = entry.item.as_table_like();
         // A time-out that is named alone is meant.
-        if pairs.word("timeout").is_some() {
-            pairs.give("kind", "timeout".into(), &at);
-        }
-        if pairs
-            .word("kind")
-            .is_some_and(|(kind, _)| kind == "timeout")
-        {
-            pairs.give("timeout", show_span(apps::WAIT_MAX), &at);
-        }
-        if let Some(max) = usual.max {
-            pairs.give("max", max.to_string(), &at);
-        }
-        pairs.read(queue::Options::parse)
+        let usual = match table.is_some_and(|table| table.contains_key("timeout")) {
+            true => "timeout",
+            false => "paced",
+        };
+        read(section, entry, Some(usual), |kind| {
+            let mut options = queue::Options::of_kind(kind)?;
+            options.max = apps::Options::default().queue.max;
+            if let Shedding::Timeout { wait_max } = &mut options.shedding {
+                *wait_max = apps::WAIT_MAX;
+            }
+            Some(options)
+        })
     }
 
     fn show(value: &queue::Options, key: &Key, rows: &mut Rows) {
@@ -77,8 +152,8 @@ impl Kind<valve::Options> for Valve {
     ]);
 
     fn read(section: &Section<'_>, key: &Key) -> Option<valve::Options> {
-        let known = valve::Options::KEYS;
-        Pairs::below(section, key.name, "valve", known)?.read(valve::Options::parse)
+        let entry = section.entry(key.name)?;
+        read(section, entry, None, CoreOptions::of_kind)
     }
 
     fn show(value: &valve::Options, key: &Key, rows: &mut Rows) {
@@ -86,21 +161,24 @@ impl Kind<valve::Options> for Valve {
     }
 }
 
-impl Kind<Pie> for Protector {
-    const FORM: Form = Form::Table(Pie::KEYS, || Rows::of(&Pie::default()));
+impl Kind<Vec<valve::Options>> for Valves {
+    const FORM: Form = Form::List(&Form::Again("valve"));
 
-    fn read(section: &Section<'_>, key: &Key) -> Option<Pie> {
-        let entry = section.entry(key.name)?;
-        let mut pairs = Pairs::below(section, key.name, "protector", Pie::KEYS)?;
-        pairs.give("kind", "pie".into(), &entry.at());
-        match pairs.read(meter::Options::parse)? {
-            meter::Options::Pie(pie) => Some(pie),
-            _ => None,
+    fn read(section: &Section<'_>, key: &Key) -> Option<Vec<valve::Options>> {
+        let item = section.entry(key.name)?.item;
+        let is_list = item.is_array() || item.is_array_of_tables();
+        let items = items(item);
+        if !is_list || !items.iter().all(Item::is_table_like) {
+            let message = format!("`{}` has to be a list of valves", key.name);
+            let hint = "write [{ kind = … }, { kind = … }]";
+            section.notes.error(section.at(key.name), message, hint);
+            return None;
         }
+        Some(read_all(section, key, &items))
     }
 
-    fn show(value: &Pie, key: &Key, rows: &mut Rows) {
-        rows.below(key.name, |rows| value.show_keys(rows));
+    fn show(value: &Vec<valve::Options>, key: &Key, rows: &mut Rows) {
+        rows.tables(key.name, value);
     }
 }
 
@@ -111,8 +189,13 @@ impl Kind<Vec<meter::Options>> for Meters {
     ]));
 
     fn read(section: &Section<'_>, key: &Key) -> Option<Vec<meter::Options>> {
-        let meters = meters(section, key.name)?;
-        check_meters(section, key.name, &meters);
+        let meters = read_all(section, key, &items(section.entry(key.name)?.item));
+        // What is wrong with them together.
+        let all = meter::Meters::new(meters.clone(), Instant::START, &mut Vec::new());
+        if let Err(error) = all {
+            let (message, hint) = sentence(&error.option, &error.rule);
+            section.notes.error(section.at(key.name), message, hint);
+        }
         Some(meters)
     }
 
@@ -121,54 +204,168 @@ impl Kind<Vec<meter::Options>> for Meters {
     }
 }
 
-/// Meters: each a kind, or a table with its numbers.
-fn meters(section: &Section<'_>, key: &str) -> Option<Vec<meter::Options>> {
-    let entry = section.entry(key)?;
-    let values: Vec<Item> = match entry.item {
-        Item::Value(Value::Array(array)) => array.iter().cloned().map(Item::Value).collect(),
-        Item::ArrayOfTables(tables) => tables.iter().cloned().map(Item::Table).collect(),
-        item => vec![item.clone()],
-    };
-    let mut meters = Vec::new();
-    for item in &values {
-        let one = Section {
-            notes: section.notes,
-            at: entry.at(),
-            entries: vec![Entry {
-                name: "meter",
-                key_at: item.span().unwrap_or_else(|| entry.at()),
-                item,
-                is_inherited: entry.is_inherited,
-            }],
+impl Kind<Pie> for Protector {
+    const FORM: Form = Form::Table(Pie::KEYS, || Rows::of(&Pie::default()));
+
+    fn read(section: &Section<'_>, key: &Key) -> Option<Pie> {
+        let mut part = section.part_as(key, "a protector")?;
+        part.at = section.at(key.name);
+        let mut pie = Pie::default();
+        pie.read_keys(&part);
+        let validate = |pie: &Pie| meter::Options::Pie(pie.clone()).validate();
+        check(&part, &mut pie, &Pie::default(), validate);
+        Some(pie)
+    }
+
+    fn show(value: &Pie, key: &Key, rows: &mut Rows) {
+        rows.below(key.name, |rows| value.show_keys(rows));
+    }
+}
+
+/// The orders without their numbers.
+const ORDERS: &[&str] = &["fifo", "lifo", "adaptive"];
+
+impl Kind<Order> for OrderWord {
+    const FORM: Form = Form::Words(ORDERS);
+
+    fn read(section: &Section<'_>, key: &Key) -> Option<Order> {
+        let options = by_core(section, key, |word| Settings::new([(key.name, word)]))?;
+        Some(options.order)
+    }
+
+    fn show(value: &Order, key: &Key, rows: &mut Rows) {
+        let at = match value {
+            Order::Fifo => 0,
+            Order::Lifo => 1,
+            Order::Adaptive { .. } => 2,
         };
-        meters.extend(meter(&one));
+        rows.text(key.name, ORDERS[at]);
     }
-    (meters.len() == values.len()).then_some(meters)
 }
 
-fn meter(section: &Section<'_>) -> Option<meter::Options> {
-    let pairs = Pairs::below(section, "meter", "meter", meter::Options::KEYS)?;
-    if let Some((kind, at)) = pairs.word("kind")
-        && let Some(hint) = match kind {
-            "pie" => Some("write it as `protect = { … }`"),
-            "update" => Some("name the broker in the regulator: `broker = \"…\"`"),
-            _ => None,
+impl Kind<Option<FairOptions>> for FairBy {
+    const FORM: Form = Form::Text;
+
+    fn read(section: &Section<'_>, key: &Key) -> Option<Option<FairOptions>> {
+        // How many lines there may be, another key says.
+        let most = u32::MAX.to_string();
+        let options = by_core(section, key, |word| {
+            Settings::new([(key.name, word), ("flows_max", &most)])
+        })?;
+        let index = options.fair?.index;
+        Some(Some(FairOptions {
+            index,
+            ..FairOptions::default()
+        }))
+    }
+
+    fn show(value: &Option<FairOptions>, key: &Key, rows: &mut Rows) {
+        match value.as_ref().map(|fair| fair.index) {
+            Some(Index::Flow) => rows.text(key.name, "flow"),
+            Some(Index::Hashed(lines)) => rows.text(key.name, &format!("hash:{lines}")),
+            None => (),
         }
-    {
-        let message = format!("the meter {kind:?} has a key of its own");
-        section.notes.error(at, message, hint);
-        return None;
     }
-    pairs.read(meter::Options::parse)
 }
 
-/// Note what is wrong with the meters of one machine together.
-fn check_meters(section: &Section<'_>, key: &str, meters: &[meter::Options]) {
-    let checked = meter::Meters::new(meters.to_vec(), Instant::START, &mut Vec::new());
-    if let Err(error) = checked {
-        let words = error.to_string();
-        let words = words.strip_prefix("option ").unwrap_or(&words);
-        let (message, hint) = words.split_once("; ").unwrap_or((words, ""));
-        section.notes.error(section.at(key), message, hint);
+impl Kind<NonZeroU32> for Lines {
+    const FORM: Form = Form::Number;
+
+    fn read(section: &Section<'_>, key: &Key) -> Option<NonZeroU32> {
+        NonZeroU32::new(Number::read(section, key)?)
     }
+
+    fn show(value: &NonZeroU32, key: &Key, rows: &mut Rows) {
+        Number::show(&value.get(), key, rows);
+    }
+}
+
+impl Kind<Vec<(Flow, NonZeroU32)>> for Weights {
+    const FORM: Form = Form::Any(&[Form::Names(&Form::Number), Form::Text]);
+
+    fn read(section: &Section<'_>, key: &Key) -> Option<Vec<(Flow, NonZeroU32)>> {
+        let entry = section.entry(key.name)?;
+        let weight = |(name, item): (&str, &Item)| {
+            let weight = item.as_integer().filter(|_| !name.contains(','));
+            weight.map(|weight| format!("{name}:{weight}"))
+        };
+        let words: Option<Vec<_>> = match (entry.item.as_table_like(), entry.item.as_str()) {
+            (Some(table), _) => table.iter().map(weight).collect(),
+            (None, text) => text.map(|text| vec![text.to_owned()]),
+        };
+        let Some(words) = words else {
+            let message = format!("`{}` cannot be {}", key.name, kind_of(entry.item));
+            let hint = "write { name = 3, other = 2 }, without commas in names";
+            section.notes.error(entry.at(), message, hint);
+            return None;
+        };
+        let words = [("fair_by", "flow"), (key.name, &words.join(","))];
+        let parsed = Settings::new(words).and_then(queue::Options::parse);
+        let parsed = parsed.map_err(|error| sentence(key.name, &error.rule));
+        Some(section.note(&entry.at(), parsed)?.fair?.weights)
+    }
+
+    fn show(value: &Vec<(Flow, NonZeroU32)>, key: &Key, rows: &mut Rows) {
+        if !value.is_empty() {
+            let weight = |(flow, weight): &(Flow, NonZeroU32)| format!("{:x}:{weight}", flow.0);
+            let weights: Vec<_> = value.iter().map(weight).collect();
+            rows.text(key.name, &weights.join(","));
+        }
+    }
+}
+
+impl Kind<usize> for Most {
+    const FORM: Form = Form::Number;
+
+    fn read(section: &Section<'_>, key: &Key) -> Option<usize> {
+        Number::read(section, key)
+    }
+
+    fn show(value: &usize, key: &Key, rows: &mut Rows) {
+        if *value != usize::MAX {
+            Number::show(value, key, rows);
+        }
+    }
+}
+
+impl Kind<meter::Options> for MeterTarget {
+    const FORM: Form = Form::Lead;
+
+    fn read(_: &Section<'_>, _: &Key) -> Option<meter::Options> {
+        None
+    }
+
+    fn read_into(place: &mut meter::Options, section: &Section<'_>, key: &Key) {
+        match place {
+            meter::Options::Overload(meter) => Span::read_into(&mut meter.target, section, key),
+            meter::Options::Underload(meter) => Span::read_into(&mut meter.target, section, key),
+            _ => (),
+        }
+    }
+
+    fn show(value: &meter::Options, key: &Key, rows: &mut Rows) {
+        match value {
+            meter::Options::Overload(meter) => Span::show(&meter.target, key, rows),
+            meter::Options::Underload(meter) => Span::show(&meter.target, key, rows),
+            _ => (),
+        }
+    }
+}
+
+/// What the core makes of one word of a queue.
+fn by_core(
+    section: &Section<'_>,
+    key: &Key,
+    words: impl Fn(&str) -> Result<Settings, OptionError>,
+) -> Option<queue::Options> {
+    section.made(key.name, |text| {
+        let parsed = words(text).and_then(queue::Options::parse);
+        parsed.map_err(|error| match error.rule {
+            Rule::NotOneOf(words) => (
+                format!("`{}` cannot be {text:?}", key.name),
+                suggest_word(text, words),
+            ),
+            rule => sentence(key.name, &rule),
+        })
+    })
 }

@@ -147,8 +147,6 @@ text_kinds! {
 
 /// A value, or `"none"`.
 pub(crate) type OrNone<K> = Or<K, NoneWord>;
-/// What the core reads by rules of its own, and how that is shown.
-pub(crate) struct ByCore<K>(PhantomData<K>);
 
 /// A word that stands for no value.
 pub(crate) trait Instead {
@@ -216,19 +214,6 @@ impl<T: Words> Kind<T> for Word {
     }
 }
 
-/// A word that the core chose. Which there are, the row says.
-impl Kind<&'static str> for Word {
-    const FORM: Form = Form::Text;
-
-    fn read(_: &Section<'_>, _: &Key) -> Option<&'static str> {
-        None
-    }
-
-    fn show(value: &&'static str, key: &Key, rows: &mut Rows) {
-        rows.text(key.name, value);
-    }
-}
-
 impl Kind<bool> for Answer {
     const FORM: Form = Form::Answer;
 
@@ -285,8 +270,13 @@ impl<N: TryFrom<u64> + Display> Kind<N> for Number {
                 Some(_) => "is out of range",
                 None => "is not a whole number",
             };
-            let most = grouped(most);
-            let hint = format!("write a whole number from {least} to {most}{or}");
+            let hint = match (least, most) {
+                (0, u64::MAX) => format!("write a whole number that is not negative{or}"),
+                (least, u64::MAX) => format!("write a whole number from {least}{or}"),
+                (least, most) => {
+                    format!("write a whole number from {least} to {}{or}", grouped(most))
+                }
+            };
             section
                 .notes
                 .error(entry.at(), format!("`{name}` {what}"), hint);
@@ -341,12 +331,22 @@ impl Kind<Duration> for Positive {
     }
 }
 
-/// Only the core reads spans that may be negative.
 impl Kind<Lead> for Span {
     const FORM: Form = Form::Lead;
 
-    fn read(_: &Section<'_>, _: &Key) -> Option<Lead> {
-        None
+    fn read(section: &Section<'_>, key: &Key) -> Option<Lead> {
+        let entry = section.entry(key.name)?;
+        let text = match entry.item.as_str() {
+            Some(text) => section.notes.expand(text, &entry.at())?,
+            None if entry.item.as_integer() == Some(0) => "0".into(),
+            None => String::new(),
+        };
+        let lead = words::lead(&text);
+        if lead.is_none() {
+            let (message, hint) = not_a_span(key.name, entry.item);
+            section.notes.error(entry.at(), message, hint);
+        }
+        lead
     }
 
     fn show(value: &Lead, key: &Key, rows: &mut Rows) {
@@ -435,18 +435,6 @@ impl<V, K: Kind<V>, W: Instead> Kind<Option<V>> for Or<K, W> {
             Some(value) => K::show(value, key, rows),
             None => rows.text(key.name, W::WORD),
         }
-    }
-}
-
-impl<V, K: Kind<V>> Kind<V> for ByCore<K> {
-    const FORM: Form = K::FORM;
-
-    fn read(_: &Section<'_>, _: &Key) -> Option<V> {
-        None
-    }
-
-    fn show(value: &V, key: &Key, rows: &mut Rows) {
-        K::show(value, key, rows);
     }
 }
 

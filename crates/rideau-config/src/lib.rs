@@ -10,7 +10,7 @@
 mod app;
 mod broker;
 mod core_kinds;
-mod core_options;
+mod core_read;
 mod core_tables;
 mod exec;
 mod fault;

@@ -6,12 +6,10 @@ use rideau_core::pool::{self, Fate, Reuse};
 use rideau_core::{group, queue, valve};
 
 use super::core_kinds::{Queue, Valve};
-use super::core_options::Pairs;
+use super::core_read::check;
 use super::exec::Exec;
 use super::human::count;
-use super::kinds::{
-    Answer, ByCore, Kind, Maybe, Number, OrNone, Positive, Span, Text, Word, spelled,
-};
+use super::kinds::{Answer, Kind, Maybe, Number, OrNone, Positive, Span, Text, Word, spelled};
 use super::near::suggest_word;
 use super::section::Section;
 use super::shown::Rows;
@@ -50,54 +48,54 @@ section! {
 
 section! { for pool::Options {
     /// Started with the pool, and kept.
-    init => (init): usize, ByCore<Number>, Live, sample = "2";
+    init => (init): usize, Number, Live, sample = "2";
     /// Never more. A list has all of its members, and 1000 may be offered.
-    max => (max): usize, ByCore<Number>, Live, bounds = (1, 262_144);
+    max => (max): usize, Number, Live, bounds = (1, 262_144);
     /// Kept idle ahead of need.
-    idle_min => (idle_min): usize, ByCore<Number>, Live;
+    idle_min => (idle_min): usize, Number, Live;
     /// A take that leaves so few idle starts more ahead.
-    grow_at => (grow_at): Option<usize>, ByCore<Maybe<Number>>, Live, usual = "none",
+    grow_at => (grow_at): Option<usize>, Maybe<Number>, Live, usual = "none",
         sample = "1";
     /// Idle ones above `init` are stopped; `"none"` to keep them, as lists and offered
     /// members are, also by the next and by `check_after`.
-    idle_age_max => (idle_age_max): Option<Duration>, ByCore<OrNone<Positive>>, Live;
+    idle_age_max => (idle_age_max): Option<Duration>, OrNone<Positive>, Live;
     /// A member is replaced after this; `"none"` for never.
-    life_max => (life_max): Option<Duration>, ByCore<OrNone<Positive>>, Live;
+    life_max => (life_max): Option<Duration>, OrNone<Positive>, Live;
     /// Each life is shorter or longer by up to this.
-    life_jitter => (life_jitter): Duration, ByCore<Span>, Live;
+    life_jitter => (life_jitter): Duration, Span, Live;
     /// A member is replaced after as many takes.
-    uses_max => (uses_max): Option<u64>, ByCore<Maybe<Number>>, Live, bounds = (1, u64::MAX),
+    uses_max => (uses_max): Option<u64>, Maybe<Number>, Live, bounds = (1, u64::MAX),
         usual = "none", sample = "10_000";
     /// The warmest first, or all in turn.
-    reuse => (reuse): Reuse, ByCore<Word>, Live;
+    reuse => (reuse): Reuse, Word, Live;
     /// As many start at a time.
-    starts_max => (starts_max): usize, ByCore<Number>, Live, bounds = (1, u64::MAX);
+    starts_max => (starts_max): usize, Number, Live, bounds = (1, u64::MAX);
     /// For a start or a check.
-    start_timeout => (start_timeout): Duration, ByCore<Positive>, Live;
+    start_timeout => (start_timeout): Duration, Positive, Live;
     /// Pause after a start that failed, doubled with each.
-    backoff_first => (backoff.first): Duration, ByCore<Positive>, Live;
+    backoff_first => (backoff.first): Duration, Positive, Live;
     /// Never longer than this.
-    backoff_max => (backoff.max): Duration, ByCore<Span>, Live;
+    backoff_max => (backoff.max): Duration, Span, Live;
     /// After as many in a row one start at a time is tried.
-    failures => (backoff.failures): u32, ByCore<Number>, Live, bounds = (1, u32::MAX as u64);
+    failures => (backoff.failures): u32, Number, Live, bounds = (1, u32::MAX as u64);
     /// Refuse takers while no member can be started.
-    fail_fast => (fail_fast): bool, ByCore<Answer>, Live;
+    fail_fast => (fail_fast): bool, Answer, Live;
     /// Then it is killed.
-    stop_timeout => (stop_timeout): Duration, ByCore<Positive>, Live;
+    stop_timeout => (stop_timeout): Duration, Positive, Live;
     /// Idle for longer: checked before it is taken. `"0s"` always, `"none"` never.
-    check_after => (check_after): Option<Duration>, ByCore<OrNone<Span>>, Live;
+    check_after => (check_after): Option<Duration>, OrNone<Span>, Live;
     /// What becomes of a member whose use was cancelled.
-    on_cancel => (on_cancel): Fate, ByCore<Word>, Live;
+    on_cancel => (on_cancel): Fate, Word, Live;
     /// What becomes of a member whose use ended with an error.
-    on_error => (on_error): Fate, ByCore<Word>, Live;
+    on_error => (on_error): Fate, Word, Live;
     /// Where chance comes from.
-    seed => (seed): u64, ByCore<Number>, Live;
+    seed => (seed): u64, Number, Live;
     /// Where takers wait: a table, or a kind alone.
-    queue => (queue): queue::Options, ByCore<Queue>, Live, above = ABOUT_QUEUES,
+    queue => (queue): queue::Options, Queue, Live, above = ABOUT_QUEUES,
         usual = r#"{ kind = "paced" }"#,
         sample = r#"{ kind = "timeout", timeout = "200ms", max = 500 }"#;
     /// How many members there may be, by what is needed instead of by `max` alone.
-    valve => (valve): Option<valve::Options>, ByCore<Maybe<Valve>>, Live, usual = "none",
+    valve => (valve): Option<valve::Options>, Maybe<Valve>, Live, usual = "none",
         sample = r#"{ kind = "codel", target = "100ms", interval = "1s", min = 1, max = 10 }"#;
 } }
 
@@ -203,13 +201,7 @@ impl PoolConfig {
     /// Processes of their own are not started for a pool like this: its
     /// members are offered.
     pub fn offered(name: &str) -> Self {
-        let mut options = pool::Options {
-            max: OFFERED_MAX,
-            ..pool::Options::default()
-        };
-        options.idle_age_max = None;
-        options.life_max = None;
-        options.check_after = None;
+        let options = usual_options(Some(&Member::Offered));
         Self {
             name: name.into(),
             options,
@@ -219,17 +211,56 @@ impl PoolConfig {
 
     /// None if it is not known what its members are; that is noted.
     pub(super) fn read(name: &str, section: &Section<'_>) -> Option<Self> {
-        let mut pool = Self::default();
-        pool.read_keys(section);
-        pool.name = name.into();
         let member = match section.has("member") {
             true => Members::read(section, Self::key("member")),
             false => Some(Member::Offered),
         };
-        let options = options(section, member.as_ref());
-        (pool.member, pool.options) = (member?, options?);
+        let usual = usual_options(member.as_ref());
+        let mut pool = Self {
+            options: usual.clone(),
+            ..Self::default()
+        };
+        pool.read_keys(section);
+        pool.name = name.into();
+        check(section, &mut pool.options, &usual, pool::Options::validate);
+        pool.member = member?;
+        pool.check_members(section);
         Some(pool)
     }
+
+    /// There are as many members as the list has, and those that are offered start
+    /// themselves.
+    fn check_members(&self, section: &Section<'_>) {
+        match &self.member {
+            Member::List(list) if self.options.max > list.len() => {
+                let members = count(list.len(), "member");
+                let message = format!("`max` is over the {members} of the list");
+                let hint = "lower it or remove it";
+                section.notes.error(section.at("max"), message, hint);
+            }
+            Member::Offered if self.options.init > 0 => {
+                let message = "`init` wants members started, and this pool is offered its members";
+                let hint = "remove it, or give `member`";
+                section.notes.error(section.at("init"), message, hint);
+            }
+            _ => (),
+        }
+    }
+}
+
+/// What counts for a pool with such members that says nothing else.
+fn usual_options(member: Option<&Member>) -> pool::Options {
+    let mut options = pool::Options::default();
+    options.max = match member {
+        Some(Member::List(list)) => list.len(),
+        Some(Member::Offered) => OFFERED_MAX,
+        _ => return options,
+    };
+    // What we do not start does not become better by being started anew.
+    options.idle_age_max = None;
+    options.life_max = None;
+    options.check_after = None;
+    options
 }
 
 impl Member {
@@ -314,37 +345,4 @@ impl GroupConfig {
         group.read_keys(section);
         group
     }
-}
-
-fn options(section: &Section<'_>, member: Option<&Member>) -> Option<pool::Options> {
-    let mut pairs = Pairs::of::<pool::Options>(section, "pool", PoolConfig::KEYS);
-    let at = section.at("member");
-    let max = match member {
-        Some(Member::List(list)) => Some(list.len()),
-        Some(Member::Offered) => Some(OFFERED_MAX),
-        _ => None,
-    };
-    if let Some(max) = max {
-        pairs.give("max", max.to_string(), &at);
-        // What we do not start does not become better by being started anew.
-        for key in ["idle_age_max", "life_max", "check_after"] {
-            pairs.give(key, "none".into(), &at);
-        }
-    }
-    let options = pairs.read(pool::Options::parse)?;
-    match member {
-        Some(Member::List(list)) if options.max > list.len() => {
-            let members = count(list.len(), "member");
-            let message = format!("`max` is over the {members} of the list");
-            let hint = "lower it or remove it";
-            section.notes.error(section.at("max"), message, hint);
-        }
-        Some(Member::Offered) if options.init > 0 => {
-            let message = "`init` wants members started, and this pool is offered its members";
-            let hint = "remove it, or give `member`";
-            section.notes.error(section.at("init"), message, hint);
-        }
-        _ => (),
-    }
-    Some(options)
 }

@@ -93,6 +93,15 @@ impl<'a> Notes<'a> {
         self.note(Level::Warning, at, message.into(), hint.into());
     }
 
+    /// An error was noted within these bytes.
+    pub(super) fn is_blamed(&self, at: &At) -> bool {
+        let is_within = |fault: &Fault| at.start <= fault.at.start && fault.at.end <= at.end;
+        let faults = self.faults.borrow();
+        faults
+            .iter()
+            .any(|f| f.level == Level::Error && is_within(f))
+    }
+
     /// The file names another file, which has to be there.
     pub(super) fn file(&self, path: PathBuf, at: At) {
         self.files.borrow_mut().push((path, at));
@@ -338,8 +347,19 @@ impl<'a> Section<'a> {
         Some(list)
     }
 
+    /// What is wrong was noted of the value of a key.
+    pub(super) fn is_blamed(&self, key: &str) -> bool {
+        let entry = self.entry(key);
+        entry.is_some_and(|entry| self.notes.is_blamed(&entry.at()))
+    }
+
     /// A table below this one.
     pub(super) fn part(&self, key: &Key) -> Option<Self> {
+        self.part_as(key, &format!("`{}`", key.name))
+    }
+
+    /// The same, with another name in what is said of it.
+    pub(super) fn part_as(&self, key: &Key, what: &str) -> Option<Self> {
         let (name, known) = (key.name, key.below());
         let entry = self.entry(name)?;
         let Some(table) = entry.item.as_table_like() else {
@@ -351,8 +371,7 @@ impl<'a> Section<'a> {
             return None;
         };
         let at = entry.key_at.clone();
-        let what = format!("`{name}`");
-        Some(Section::open(self.notes, table, at, &what, known))
+        Some(Section::open(self.notes, table, at, what, known))
     }
 }
 

@@ -106,6 +106,11 @@ pub(crate) trait Keyed: Sized {
     /// Show each key.
     fn show_keys(&self, rows: &mut Rows);
 
+    /// Take the value of a key from another.
+    fn reset_key(&mut self, name: &str, from: &Self) {
+        let _ = (name, from);
+    }
+
     /// The row of a key.
     fn key(name: &str) -> &'static Key {
         let found = Self::KEYS.iter().find(|key| key.name == name);
@@ -288,7 +293,15 @@ macro_rules! section {
                 $name [] [($($path)+): $at],
                 $kind, $effect $(, $attribute = $value)*;
             )*
-        } }
+        }
+            fn reset_key(&mut self, name: &str, from: &Self) {
+                $(
+                    if name == stringify!($name) {
+                        self.$($path)+ = from.$($path)+.clone();
+                    }
+                )*
+            }
+        }
     };
     (
         impl ($thing:ty) [$($flat:ident: $flat_type:ty)*] {
@@ -298,6 +311,7 @@ macro_rules! section {
                 $kind:ty, $effect:ident $(, $attribute:ident = $value:expr)*;
             )*
         }
+        $($more:item)?
     ) => {
         impl $crate::table::Keyed for $thing {
             const KEYS: &'static [$crate::table::Key] = $crate::table::joined!(
@@ -336,6 +350,8 @@ macro_rules! section {
                 )*
                 $($crate::table::Keyed::show_keys(&self.$flat, rows);)*
             }
+
+            $($more)?
         }
     };
     (@struct [$vis:vis] ($($head:tt)*) ($($fields:tt)*)) => {
@@ -366,49 +382,101 @@ macro_rules! section {
     (@place $thing:ident $name:ident [($($path:tt)+)]) => { $thing.$($path)+ };
 }
 
-/// Keys of options that the core reads itself: each row says how a value is found in
-/// them, if it is there.
-macro_rules! core_section {
+/// Keys of options of the core that are of several kinds. The first row is `kind`, with
+/// the word for what is there; the others say where a value lies, if the kind has it.
+macro_rules! kinds_section {
     (
-        for $thing:ty {
+        for $($thing:ident)::+ {
+            $(#[doc = $kind_help:literal])+
+            kind: $kinds:expr, |$it:ident| $kind_of:expr $(, $kind_attribute:ident = $said:expr)*;
             $(
                 $(#[doc = $help:literal])+
-                $name:ident: $type:ty = $value_of:expr,
-                $kind:ty, $effect:ident $(, $attribute:ident = $value:expr)*;
+                $name:ident: $type:ty = $place:expr,
+                $kind:ty $(, $attribute:ident = $value:expr)*;
             )*
         }
     ) => {
-        impl $crate::table::Keyed for $thing {
-            const KEYS: &'static [$crate::table::Key] = &[$(
+        impl $crate::table::Keyed for $($thing)::+ {
+            const KEYS: &'static [$crate::table::Key] = &[
                 $crate::table::Key {
-                    $($attribute: $value,)*
+                    $($kind_attribute: $said,)*
                     ..$crate::table::Key {
-                        name: stringify!($name),
-                        form: <$kind as $crate::kinds::Kind<$type>>::FORM,
-                        effect: $crate::table::Effect::$effect,
-                        help: &[$($help),+],
+                        name: "kind",
+                        form: $crate::table::Form::Words($kinds),
+                        help: &[$($kind_help),+],
                         ..$crate::table::Key::BARE
                     }
                 },
-            )*];
-
-            fn read_keys(&mut self, _: &$crate::section::Section<'_>) {}
-
-            fn show_keys(&self, rows: &mut $crate::shown::Rows) {
-                let mut keys = Self::KEYS.iter();
                 $(
-                    let key = keys.next().expect("each row is a key");
-                    let value_of: fn(&Self) -> Option<$type> = $value_of;
-                    if let Some(value) = value_of(self) {
-                        <$kind as $crate::kinds::Kind<$type>>::show(&value, key, rows);
+                    $crate::table::Key {
+                        $($attribute: $value,)*
+                        ..$crate::table::Key {
+                            name: stringify!($name),
+                            form: <$kind as $crate::kinds::Kind<$type>>::FORM,
+                            help: &[$($help),+],
+                            ..$crate::table::Key::BARE
+                        }
+                    },
+                )*
+            ];
+
+            fn read_keys(&mut self, section: &$crate::section::Section<'_>) {
+                $(
+                    let key = Self::key(stringify!($name));
+                    let place: fn(&mut Self) -> Option<&mut $type> = $place;
+                    if section.has(key.name) {
+                        let read = <$kind as $crate::kinds::Kind<$type>>::read_into;
+                        match place(self) {
+                            Some(place) => read(place, section, key),
+                            None => $crate::core_read::note_misfit::<Self>(section, key.name),
+                        }
                     }
                 )*
+            }
+
+            fn show_keys(&self, rows: &mut $crate::shown::Rows) {
+                let $it = self;
+                rows.text("kind", $kind_of);
+                let mut thing = self.clone();
+                $(
+                    let place: fn(&mut Self) -> Option<&mut $type> = $place;
+                    if let Some(place) = place(&mut thing) {
+                        let key = Self::key(stringify!($name));
+                        <$kind as $crate::kinds::Kind<$type>>::show(place, key, rows);
+                    }
+                )*
+            }
+
+            fn reset_key(&mut self, name: &str, from: &Self) {
+                let mut from = from.clone();
+                $(
+                    let place: fn(&mut Self) -> Option<&mut $type> = $place;
+                    if name == stringify!($name)
+                        && let (Some(place), Some(usual)) = (place(self), place(&mut from))
+                    {
+                        *place = usual.clone();
+                    }
+                )*
+            }
+        }
+
+        impl $crate::core_read::OfKinds for $($thing)::+ {
+            const KINDS: &'static [&'static str] = $kinds;
+
+            fn has(&mut self, name: &str) -> bool {
+                $(
+                    let place: fn(&mut Self) -> Option<&mut $type> = $place;
+                    if name == stringify!($name) {
+                        return place(self).is_some();
+                    }
+                )*
+                false
             }
         }
     };
 }
 
-pub(crate) use {core_section, joined, section};
+pub(crate) use {joined, kinds_section, section};
 
 #[cfg(test)]
 mod tests {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use rideau_core::Settings;
+use rideau_core::{Lead, Settings};
 
 /// The units of a span, as a fault names them.
 pub(super) const SPAN_UNITS: &str = "ns, us, ms, s, m or h";
@@ -81,6 +81,12 @@ fn variable(words: &str, env: &dyn Fn(&str) -> Option<String>) -> Result<String,
 pub(super) fn span(words: &str) -> Option<Duration> {
     let mut settings = Settings::new([("span", words)]).ok()?;
     settings.span("span").ok().flatten()
+}
+
+/// The same with or without a sign.
+pub(super) fn lead(words: &str) -> Option<Lead> {
+    let mut settings = Settings::new([("lead", words)]).ok()?;
+    settings.lead("lead").ok().flatten()
 }
 
 /// The span that a text stands for.
