@@ -3,7 +3,7 @@
 use super::human::wrap;
 use super::kinds::counted;
 use super::parts::{Part, part};
-use super::shown::value_of;
+use super::shown::{quoted, quoted_key, value_of};
 use super::table::{Change, Effect, Key};
 
 /// A section of the sample file.
@@ -15,6 +15,8 @@ struct Page {
     about: &'static str,
     /// The name of what is shown, where names are.
     name: &'static str,
+    /// What it is like.
+    like: &'static str,
     /// What else there can be, as it is written.
     more: &'static str,
 }
@@ -50,6 +52,7 @@ const PAGES: &[Page] = &[
         title: "the server",
         about: "",
         name: "",
+        like: "",
         more: "",
     },
     Page {
@@ -58,6 +61,7 @@ const PAGES: &[Page] = &[
         about: "What is over a limit is refused with its name. What is there when a limit is \
                 lowered stays.",
         name: "",
+        like: "",
         more: "",
     },
     Page {
@@ -65,6 +69,7 @@ const PAGES: &[Page] = &[
         title: "TLS",
         about: "For new connections.",
         name: "",
+        like: "",
         more: "",
     },
     Page {
@@ -72,6 +77,7 @@ const PAGES: &[Page] = &[
         title: "the log",
         about: "",
         name: "",
+        like: "",
         more: "",
     },
     Page {
@@ -80,6 +86,7 @@ const PAGES: &[Page] = &[
         about: "Without users anyone who can connect may do anything, so the server then listens \
                 on this machine only.",
         name: "orders",
+        like: "",
         more: concat!(
             "\n[user.ops]\n# The hash of a password, made by `rideau hash`. ",
             "The password of this one is not known.\n",
@@ -93,6 +100,7 @@ const PAGES: &[Page] = &[
         title: "pools: members that one holder has at a time",
         about: "",
         name: "pg-1",
+        like: "",
         more: r#"
 [pool.pg-2]
 like   = "pg-1"            # inherits every key that does not stand here
@@ -108,6 +116,7 @@ queue  = { kind = "timeout", timeout = "10s" }
         title: "groups: pools or brokers by a common name",
         about: "",
         name: "pg",
+        like: "",
         more: "",
     },
     Page {
@@ -115,18 +124,15 @@ queue  = { kind = "timeout", timeout = "10s" }
         title: "brokers: asks meet offers",
         about: "",
         name: "checkout",
-        more: r#"
-[broker.default]
-
-[broker.returns]
-like = "default"
-"#,
+        like: "default",
+        more: "\n[broker.default]\n",
     },
     Page {
         part: "regulator",
         title: "regulators: how many may run at a time",
         about: "",
         name: "checkout-workers",
+        like: "",
         more: r#"
 [regulator.mail]
 like       = "checkout-workers"
@@ -146,6 +152,7 @@ valve      = { kind = "codel", target = "100ms", interval = "1s", min = 1, max =
         title: "locks: so many units for each key",
         about: "The first pattern that fits a key is used; * stands for any letters.",
         name: "tenant/*",
+        like: "",
         more: r#"
 [lock.build-slot]
 like        = "tenant/*"
@@ -160,6 +167,7 @@ buckets     = 3
         title: "ranges: values for a time",
         about: "Numbers, IPv4 and IPv6 addresses, each to one holder. See docs/ranges.md.",
         name: "office",
+        like: "",
         more: r#"
 [range.guests]
 like       = "office"
@@ -179,6 +187,7 @@ hold       = "connection"
         about: "They may overlap ranges and each other, and nothing can be had of them: \
                 RANGE.COUNT, SHOW VIEWS.",
         name: "floor-1",
+        like: "",
         more: "",
     },
     Page {
@@ -186,6 +195,7 @@ hold       = "connection"
         title: "where reservations are kept",
         about: "",
         name: "",
+        like: "",
         more: "",
     },
     Page {
@@ -193,6 +203,7 @@ hold       = "connection"
         title: "the front of applications",
         about: "HTTP for the apps below. See docs/apps.md.",
         name: "",
+        like: "",
         more: "",
     },
     Page {
@@ -201,6 +212,7 @@ hold       = "connection"
         about: "When what is run changes, new processes are started one after the other, and \
                 requests go on.",
         name: "shop",
+        like: "",
         more: r#"
 [app.admin]
 like             = "shop"
@@ -234,15 +246,16 @@ impl Page {
         comment(self.about, out);
         let name = match self.name {
             "" => String::new(),
-            name => format!(".{}", super::shown::quoted_key(name)),
+            name => format!(".{}", quoted_key(name)),
         };
         *out += &format!("\n[{}{name}]\n", self.part);
         let usual = (part.usual)();
         let lines = part.keys.iter().filter_map(|key| {
             let default = value_of(&usual, key.name).map(counted);
-            let value = match key.sample {
-                "" => default.clone()?,
-                sample => sample.into(),
+            let value = match (key.name, key.sample) {
+                ("like", _) if !self.like.is_empty() => quoted(self.like),
+                (_, "") => default.clone()?,
+                (_, sample) => sample.into(),
             };
             let said = said(key, &value, default.as_deref(), is_mixed);
             Some((key, value, said))
@@ -283,7 +296,8 @@ fn said(key: &Key, value: &str, default: Option<&str>, is_mixed: bool) -> String
 fn line(key: &Key, value: &str, said: &str, (keys, values): (usize, usize), out: &mut String) {
     let name = key.name;
     if !key.above.is_empty() {
-        let is_first = out.ends_with("]\n");
+        let last = out.lines().last().unwrap_or_default();
+        let is_first = last.starts_with('[');
         *out += if is_first { "" } else { "\n" };
         comment(key.above, out);
     }
