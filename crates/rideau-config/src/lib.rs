@@ -3,7 +3,7 @@
 //! One TOML file. [`Config::parse`] finds all that is wrong with it in one go,
 //! [`plan`] says what a change would mean, and [`text`] changes one value and
 //! leaves the comments alone. Each key is one row in the struct that has it, see
-//! `table.rs`: [`sample`], [`schema`] and the tables of the docs come from there,
+//! `table.rs`: [`sample()`], [`schema()`] and the tables of the docs come from there,
 //! too. What the values mean to a machine is said by the core, whose own options
 //! they become.
 

@@ -4,7 +4,7 @@ use super::human::wrap;
 use super::kinds::counted;
 use super::parts::{Part, part};
 use super::shown::{quoted, quoted_key, value_of};
-use super::table::{Change, Effect, Key};
+use super::table::{Change, Effect, Form, Key};
 
 /// A section of the sample file.
 struct Page {
@@ -25,6 +25,8 @@ struct Page {
 const WIDTH: usize = 100;
 /// A longer value has its comment above it.
 const VALUE_MAX: usize = 24;
+/// More words than this are not listed.
+const WORDS_MAX: usize = 10;
 
 const HEAD: &str = r#"
 # Every key of rideau, with what it is for and its default. Made by `rideau check --sample`.
@@ -47,61 +49,30 @@ const HEAD: &str = r#"
 "#;
 
 const PAGES: &[Page] = &[
-    Page {
-        part: "server",
-        title: "the server",
-        about: "",
-        name: "",
-        like: "",
-        more: "",
-    },
-    Page {
-        part: "limits",
-        title: "what outsiders can fill",
-        about: "What is over a limit is refused with its name. What is there when a limit is \
+    Page::new("server", "the server"),
+    Page::new("limits", "what outsiders can fill").about(
+        "What is over a limit is refused with its name. What is there when a limit is \
                 lowered stays.",
-        name: "",
-        like: "",
-        more: "",
-    },
-    Page {
-        part: "tls",
-        title: "TLS",
-        about: "For new connections.",
-        name: "",
-        like: "",
-        more: "",
-    },
-    Page {
-        part: "log",
-        title: "the log",
-        about: "",
-        name: "",
-        like: "",
-        more: "",
-    },
-    Page {
-        part: "user",
-        title: "who may do what",
-        about: "Without users anyone who can connect may do anything, so the server then listens \
+    ),
+    Page::new("tls", "TLS").about("For new connections."),
+    Page::new("log", "the log"),
+    Page::new("user", "who may do what")
+        .about(
+            "Without users anyone who can connect may do anything, so the server then listens \
                 on this machine only.",
-        name: "orders",
-        like: "",
-        more: concat!(
+        )
+        .named("orders", "")
+        .more(concat!(
             "\n[user.ops]\n# The hash of a password, made by `rideau hash`. ",
             "The password of this one is not known.\n",
             "password = \"$argon2id$v=19$m=19456,t=2,p=1$O5OzBjNS4ww0bHA6YiiG5A$",
             "gPW+bJvipQ41iDj9pzNIPibOmU0MRZJyBTkq1ojExUM\"\n",
             "uids     = [0]\nallow    = [\"@all\", \"@admin\"]\n",
-        ),
-    },
-    Page {
-        part: "pool",
-        title: "pools: members that one holder has at a time",
-        about: "",
-        name: "pg-1",
-        like: "",
-        more: r#"
+        )),
+    Page::new("pool", "pools: members that one holder has at a time")
+        .named("pg-1", "")
+        .more(
+            r#"
 [pool.pg-2]
 like   = "pg-1"            # inherits every key that does not stand here
 member = { exec = ["pgproxy", "--to", "db2:5432"], ready = { line = "listening at {address}" } }
@@ -110,30 +81,15 @@ member = { exec = ["pgproxy", "--to", "db2:5432"], ready = { line = "listening a
 member = { list = ["CAD-001", "CAD-002", "CAD-003"] }
 queue  = { kind = "timeout", timeout = "10s" }
 "#,
-    },
-    Page {
-        part: "group",
-        title: "groups: pools or brokers by a common name",
-        about: "",
-        name: "pg",
-        like: "",
-        more: "",
-    },
-    Page {
-        part: "broker",
-        title: "brokers: asks meet offers",
-        about: "",
-        name: "checkout",
-        like: "default",
-        more: "\n[broker.default]\n",
-    },
-    Page {
-        part: "regulator",
-        title: "regulators: how many may run at a time",
-        about: "",
-        name: "checkout-workers",
-        like: "",
-        more: r#"
+        ),
+    Page::new("group", "groups: pools or brokers by a common name").named("pg", ""),
+    Page::new("broker", "brokers: asks meet offers")
+        .named("checkout", "default")
+        .more("\n[broker.default]\n"),
+    Page::new("regulator", "regulators: how many may run at a time")
+        .named("checkout-workers", "")
+        .more(
+            r#"
 [regulator.mail]
 like       = "checkout-workers"
 valve      = { kind = "least_of", of = [
@@ -146,14 +102,12 @@ valve      = { kind = "least_of", of = [
 regulator  = "mail"
 valve      = { kind = "codel", target = "100ms", interval = "1s", min = 1, max = 4 }
 "#,
-    },
-    Page {
-        part: "lock",
-        title: "locks: so many units for each key",
-        about: "The first pattern that fits a key is used; * stands for any letters.",
-        name: "tenant/*",
-        like: "",
-        more: r#"
+        ),
+    Page::new("lock", "locks: so many units for each key")
+        .about("The first pattern that fits a key is used; * stands for any letters.")
+        .named("tenant/*", "")
+        .more(
+            r#"
 [lock.build-slot]
 like        = "tenant/*"
 per         = 4
@@ -161,14 +115,12 @@ buckets     = 3
 
 [lock."*"]
 "#,
-    },
-    Page {
-        part: "range",
-        title: "ranges: values for a time",
-        about: "Numbers, IPv4 and IPv6 addresses, each to one holder. See docs/ranges.md.",
-        name: "office",
-        like: "",
-        more: r#"
+        ),
+    Page::new("range", "ranges: values for a time")
+        .about("Numbers, IPv4 and IPv6 addresses, each to one holder. See docs/ranges.md.")
+        .named("office", "")
+        .more(
+            r#"
 [range.guests]
 like       = "office"
 values     = ["10.21.0.0/20", "2001:db8:21::/112"]
@@ -180,40 +132,27 @@ values     = ["0-9999"]
 ttl        = "10m"
 hold       = "connection"
 "#,
-    },
-    Page {
-        part: "view",
-        title: "views: names for values that are only counted",
-        about: "They may overlap ranges and each other, and nothing can be had of them: \
+        ),
+    Page::new("view", "views: names for values that are only counted")
+        .about(
+            "They may overlap ranges and each other, and nothing can be had of them: \
                 RANGE.COUNT, SHOW VIEWS.",
-        name: "floor-1",
-        like: "",
-        more: "",
-    },
-    Page {
-        part: "store",
-        title: "where reservations are kept",
-        about: "",
-        name: "",
-        like: "",
-        more: "",
-    },
-    Page {
-        part: "front",
-        title: "the front of applications",
-        about: "HTTP for the apps below. See docs/apps.md.",
-        name: "",
-        like: "",
-        more: "",
-    },
-    Page {
-        part: "app",
-        title: "apps: programs that speak HTTP, started when requests come",
-        about: "When what is run changes, new processes are started one after the other, and \
+        )
+        .named("floor-1", ""),
+    Page::new("store", "where reservations are kept"),
+    Page::new("front", "the front of applications")
+        .about("HTTP for the apps below. See docs/apps.md."),
+    Page::new(
+        "app",
+        "apps: programs that speak HTTP, started when requests come",
+    )
+    .about(
+        "When what is run changes, new processes are started one after the other, and \
                 requests go on.",
-        name: "shop",
-        like: "",
-        more: r#"
+    )
+    .named("shop", "")
+    .more(
+        r#"
 [app.admin]
 like             = "shop"
 hosts            = ["admin.shop.example"]
@@ -223,7 +162,7 @@ ready            = { line = "listening" }
 min              = 0
 max              = 2
 "#,
-    },
+    ),
 ];
 
 /// The sample file.
@@ -237,6 +176,29 @@ pub fn sample() -> String {
 }
 
 impl Page {
+    const fn new(part: &'static str, title: &'static str) -> Self {
+        Self {
+            part,
+            title,
+            about: "",
+            name: "",
+            like: "",
+            more: "",
+        }
+    }
+
+    const fn about(self, about: &'static str) -> Self {
+        Self { about, ..self }
+    }
+
+    const fn named(self, name: &'static str, like: &'static str) -> Self {
+        Self { name, like, ..self }
+    }
+
+    const fn more(self, more: &'static str) -> Self {
+        Self { more, ..self }
+    }
+
     fn write(&self, part: &Part, out: &mut String) {
         let is_live = |key: &Key| key.effect.change() == Change::Live;
         let is_mixed = !part.keys.iter().all(is_live);
@@ -275,6 +237,16 @@ impl Page {
 /// What is said of a key behind its value.
 fn said(key: &Key, value: &str, default: Option<&str>, is_mixed: bool) -> String {
     let mut said = plain(&key.sentence());
+    // Which words there are, unless the sentence names them.
+    if let Form::Words(words) = key.form
+        && words.len() <= WORDS_MAX
+        && !words
+            .iter()
+            .all(|word| format!("{value} {said}").contains(&quoted(word)))
+    {
+        let words: Vec<_> = words.iter().map(|word| quoted(word)).collect();
+        said += &format!(" One of: {}.", words.join(", "));
+    }
     let default = match (key.usual, default) {
         ("", default) => default.unwrap_or("none"),
         (usual, _) => usual,
