@@ -4,8 +4,7 @@ use std::sync::Arc;
 use std::time::UNIX_EPOCH;
 
 use axum::http::StatusCode;
-use rideau_config::Change;
-use rideau_config::{Faults, Level, Plan};
+use rideau_config::{Change, Faults, Level, Plan};
 use serde::Deserialize;
 use serde_json::{Value, json};
 

@@ -12,8 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::SystemTime;
 
 use parking_lot::Mutex;
-use rideau_config::Change;
-use rideau_config::Config;
+use rideau_config::{Change, Config};
 
 /// This many texts are kept.
 const VERSIONS_MAX: usize = 32;

@@ -1,8 +1,7 @@
 //! What the server was told: to see, to check, to change and to go back.
 
-use rideau_config::Change;
 use rideau_config::text::PathFault;
-use rideau_config::{Faults, Plan, fits, text};
+use rideau_config::{Change, Faults, Plan, fits, text};
 use rideau_resp::{Arguments, Mistake, Reply, Request, Upper};
 
 use crate::redis::client::{Client, CommandError, Next};

@@ -12,8 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use rideau_config::Change;
-use rideau_config::{Config, Faults, Live, Now, Plan, text};
+use rideau_config::{Change, Config, Faults, Live, Now, Plan, text};
 
 use super::Daemon;
 use crate::state::versions::{Inner, Version};
