@@ -8,8 +8,8 @@ use std::time::Duration;
 use rideau_core::allocator;
 
 use super::kinds::{
-    Kind, List, Made, Maybe, Number, OrNone, Path, Positive, Size, Span, Table, Text, Word, Words,
-    Written, spelled, text_kinds,
+    Answer, Kind, List, Made, Maybe, Number, OrNone, Path, Positive, Size, Span, Table, Text, Word,
+    Words, Written, spelled, text_kinds,
 };
 use super::section::{At, Section};
 use super::shown::Rows;
@@ -171,6 +171,8 @@ section! {
         format: LogFormat = LogFormat::Text, Word, Restart;
         /// `"10s"`: every decision is logged for so long after the start.
         debug_for: Option<Duration> = None, OrNone<Positive>, Restart;
+        /// Lines have the time. Supervisors such as systemd write it themselves.
+        has_times: bool = true, Answer, Restart, name = "times";
     }
 }
 

@@ -16,7 +16,7 @@ use rideau_config::{Log, LogFormat, LogLevel};
 use rideau_process::panics;
 use tracing::level_filters::LevelFilter;
 use tracing_subscriber::layer::SubscriberExt;
-use tracing_subscriber::{Registry, fmt, reload};
+use tracing_subscriber::{Layer, Registry, fmt, reload};
 
 /// How much is written; none if nothing is.
 static LEVEL: OnceLock<reload::Handle<LevelFilter, Registry>> = OnceLock::new();
@@ -41,11 +41,13 @@ pub fn start(log: Log, has_colours: bool) {
     let lines = fmt::layer()
         .with_writer(move || Lines { colours })
         .with_ansi(colours);
-    let begun = match log.format {
-        LogFormat::Text => tracing::subscriber::set_global_default(all.with(lines)),
-        LogFormat::Json => tracing::subscriber::set_global_default(all.with(lines.json())),
+    let lines = match (log.format, log.has_times) {
+        (LogFormat::Text, true) => lines.boxed(),
+        (LogFormat::Text, false) => lines.without_time().boxed(),
+        (LogFormat::Json, true) => lines.json().boxed(),
+        (LogFormat::Json, false) => lines.json().without_time().boxed(),
     };
-    if begun.is_ok() {
+    if tracing::subscriber::set_global_default(all.with(lines)).is_ok() {
         let _ = LEVEL.set(handle);
         panics::log_all();
     }

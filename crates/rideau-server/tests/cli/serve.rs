@@ -57,6 +57,41 @@ fn decisions_are_logged_for_a_while_after_the_start() {
 }
 
 #[test]
+fn lines_of_the_log_have_the_time_unless_a_supervisor_writes_it() {
+    for (format, times, begin) in [
+        ("text", "true", "20"),
+        ("text", "false", " INFO "),
+        ("json", "true", "{\"timestamp\":\"20"),
+        ("json", "false", "{\"level\":\"INFO\""),
+    ] {
+        let mut server = rideau();
+        server.args(["serve", "--listen", "127.0.0.1:0", "--admin", "none"]);
+        let (format, times) = (format!("log.format={format}"), format!("log.times={times}"));
+        // So that there is a line.
+        server.args([
+            "--set",
+            &format,
+            "--set",
+            &times,
+            "--set",
+            "log.debug_for=1ms",
+        ]);
+        let server = server.stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut server = server.start();
+        let mut line = String::new();
+        let mut log = BufReader::new(server.stderr.take().unwrap());
+        log.read_line(&mut line).unwrap();
+        assert!(line.starts_with(begin), "{format} {times}: {line}");
+        line.clear();
+        // It listens for signals by then.
+        let mut said = BufReader::new(server.stdout.take().unwrap());
+        said.read_line(&mut line).unwrap();
+        signal(server.id(), Signal::TERM);
+        server.wait().unwrap();
+    }
+}
+
+#[test]
 fn a_second_signal_stops_it_at_once() {
     let mut served = Served::start();
     let mark = served.folder().join("began");
