@@ -6,25 +6,20 @@
 //! are held. No caller has to be told of a new limit.
 
 mod acquire_many;
-mod board;
-mod call;
-mod grave;
+mod entry;
 mod handle;
 mod keys;
 mod line;
+mod map;
 #[cfg(all(test, rideau_loom))]
 mod models;
 mod owner;
-#[cfg(any(test, not(rideau_loom)))]
-mod readers;
 mod rules;
-mod shard;
 #[cfg(all(test, not(rideau_loom)))]
 mod stress;
-mod stub;
 #[cfg(not(rideau_loom))]
 mod sweeper;
-mod table;
+mod taken;
 mod word;
 
 use std::borrow::Borrow;
@@ -47,8 +42,9 @@ use crate::broker::Now;
 use crate::clock::Clock;
 use crate::keyed::Key;
 use crate::thread::block_on;
-use keys::{Keys, Origin, Taken};
+use keys::Keys;
 use line::Wait;
+use taken::{Origin, Source, Taken};
 use word::UNITS_MAX;
 
 /// Counting locks by key.
@@ -179,9 +175,10 @@ impl<K: Key> Locks<K> {
         Q: Hash + Eq + ToOwned<Owned = K> + ?Sized,
     {
         let claim = claim(units, capacity);
-        let taken = self.keys.acquire(key, claim);
-        let taken = taken.map_err(|denied| denied.full(claim))?;
-        Ok(Lock(taken.at(Origin::Borrowed(&self.keys))))
+        let granted = self.keys.acquire(key, claim);
+        let (entry, grant) = granted.map_err(|denied| denied.full(claim))?;
+        let origin = Origin::Borrowed(&self.keys);
+        Ok(Lock(Taken::new(Source::Found(entry), origin, grant)))
     }
 
     /// As [`acquire_many`](Self::acquire_many), and the lock borrows nothing.
@@ -199,10 +196,9 @@ impl<K: Key> Locks<K> {
         K: Borrow<Q>,
         Q: Hash + Eq + ToOwned<Owned = K> + ?Sized,
     {
-        let claim = claim(units, capacity);
-        let taken = self.keys.acquire(key, claim);
-        let taken = taken.map_err(|denied| denied.full(claim))?;
-        Ok(Lock(taken.at(Origin::Owned(Arc::clone(&self.keys)))))
+        let capacity = capacity.into();
+        let lock = self.try_acquire_owned(key, units, capacity);
+        lock.map_err(|denied| denied.full(claim(units, capacity)))
     }
 
     /// As [`acquire_owned`](Self::acquire_owned), and says which of the two it
@@ -222,8 +218,9 @@ impl<K: Key> Locks<K> {
         K: Borrow<Q>,
         Q: Hash + Eq + ToOwned<Owned = K> + ?Sized,
     {
-        let taken = self.keys.acquire(key, claim(units, capacity))?;
-        Ok(Lock(taken.at(Origin::Owned(Arc::clone(&self.keys)))))
+        let (entry, grant) = self.keys.acquire(key, claim(units, capacity))?;
+        let origin = Origin::Owned(Arc::clone(&self.keys));
+        Ok(Lock(Taken::new(Source::Found(entry), origin, grant)))
     }
 
     /// Take units of several keys, all or none: each claim is a key, how many
@@ -356,7 +353,7 @@ impl<K: Key> Locks<K> {
         K: Borrow<Q>,
         Q: Hash + Eq + ToOwned<Owned = K> + ?Sized,
     {
-        LockHandle::new(self.keys.pin_key(key), &self.keys)
+        LockHandle::new(&self.keys, self.keys.pin_key(key))
     }
 
     /// An owner that will hold any number of units, and give all back when it
@@ -488,12 +485,12 @@ impl<K: Key> Lock<'_, K> {
 
     /// What they are units of.
     pub fn key(&self) -> &K {
-        self.0.node().key()
+        self.0.entry().key()
     }
 
     /// How long the grant took.
     pub fn waited(&self) -> Duration {
-        self.0.home().waited()
+        self.0.waited()
     }
 
     /// Give the units back, as dropping does.

@@ -9,13 +9,15 @@ use std::borrow::Borrow;
 use std::collections::HashMap;
 use std::fmt;
 use std::hash::Hash;
+use std::sync::Arc;
 
-use rideau_core::locks::{Claim, Full};
+use rideau_core::locks::{Claim, Full, Grant};
 
-use super::keys::{Keys, Origin, Taken};
+use super::entry::Entry;
+use super::keys::{Keys, shard_of};
 use super::line::Line;
-use super::shard::{Locked, Pinned};
-use super::word::Road;
+use super::taken::{Origin, Pinned, Source, Taken};
+use super::word::Taker;
 use crate::keyed::Key;
 
 /// Which of several claims could not be met, and why. None was.
@@ -27,15 +29,8 @@ pub struct FullAt {
     pub full: Full,
 }
 
-/// Keys that are pinned together. Also if one of them panics when it is looked
-/// up, the sweeper hears of the others.
-struct Pins<'a, K: Key>(&'a Keys<K>, Vec<Pinned<K>>);
-
-impl<K: Key> Drop for Pins<'_, K> {
-    fn drop(&mut self) {
-        self.1.drain(..).for_each(|pinned| self.0.unpin(pinned));
-    }
-}
+/// A key that is pinned for as long as one call.
+type Pin<'a, K> = Pinned<K, &'a Keys<K>>;
 
 impl<K: Key> Keys<K> {
     /// Take units of several keys, all or none. `claims` are keys with what is
@@ -55,27 +50,23 @@ impl<K: Key> Keys<K> {
                 });
             }
         }
-        let mut all = Pins(self, Vec::with_capacity(claims.len()));
+        let mut pins: Vec<Pin<'_, K>> = Vec::with_capacity(claims.len());
         for (key, _) in claims {
-            all.1.push(self.pin_key(*key));
+            pins.push(Pinned::new(self, self.pin_key(*key)));
         }
-        let pins = &all.1;
         let claims: Vec<Claim> = claims.iter().map(|(_, claim)| *claim).collect();
-        let taken = loop {
-            let waited = pins
-                .iter()
-                .filter(|pinned| pinned.node().word().is_waited());
-            let mut waited: Vec<&Pinned<K>> = waited.collect();
-            waited.sort_unstable_by_key(|pinned| pinned.node().address());
-            waited.dedup_by_key(|pinned| pinned.node().address());
-            let lines: Vec<Line<K>> = waited.iter().map(|pinned| self.line_of(pinned)).collect();
-            let taken = in_all(&lines, || self.acquire_locked(&claims, pins, &waited));
+        let entries: Vec<&Arc<Entry<K>>> = pins.iter().map(Pinned::entry).collect();
+        loop {
+            let waited = entries.iter().filter(|entry| entry.word().is_waited());
+            let mut waited: Vec<&Arc<Entry<K>>> = waited.copied().collect();
+            waited.sort_unstable_by_key(|entry| entry.address());
+            waited.dedup_by_key(|entry| entry.address());
+            let lines: Vec<Line<K>> = waited.iter().map(|entry| self.line_of(entry)).collect();
+            let taken = in_all(&lines, || self.acquire_locked(&claims, &entries, &waited));
             if let Some(taken) = taken {
-                break taken;
+                return taken;
             }
-        };
-        drop(all);
-        taken
+        }
     }
 
     /// With the locks of all shards concerned, and of the lines of all keys that
@@ -84,35 +75,34 @@ impl<K: Key> Keys<K> {
     fn acquire_locked(
         &self,
         claims: &[Claim],
-        pins: &[Pinned<K>],
-        waited: &[&Pinned<K>],
+        entries: &[&Arc<Entry<K>>],
+        waited: &[&Arc<Entry<K>>],
     ) -> Option<Result<Vec<Taken<'_, K>>, FullAt>> {
-        let mut shards: Vec<u32> = pins
-            .iter()
-            .map(|pinned| pinned.node().mark.spot().shard())
-            .collect();
+        let shards = entries.iter().map(|entry| shard_of(entry.hash()));
+        let mut shards: Vec<usize> = shards.collect();
         shards.sort_unstable();
         shards.dedup();
-        let _locks: Vec<Locked<'_, K>> = shards.into_iter().map(|at| self.lock(at)).collect();
-        let words = || pins.iter().map(|pinned| pinned.node().word());
+        let _locks: Vec<_> = shards.into_iter().map(|at| self.lock_shard(at)).collect();
+        let words = || entries.iter().map(|entry| entry.word());
         words().for_each(|word| word.mark_busy(true));
-        let is_known = |pinned: &Pinned<K>| {
-            let address = pinned.node().address();
-            waited.iter().any(|known| known.node().address() == address)
+        let is_known = |entry: &Entry<K>| {
+            let address = entry.address();
+            waited.iter().any(|known| known.address() == address)
         };
-        let is_new = |pinned: &Pinned<K>| pinned.node().word().is_waited() && !is_known(pinned);
-        let taken = if pins.iter().any(is_new) {
+        let is_new = |entry: &&Arc<Entry<K>>| entry.word().is_waited() && !is_known(entry);
+        let taken = if entries.iter().any(is_new) {
             None
         } else {
-            let take = |((claim, pinned), ordinal): ((&Claim, &Pinned<K>), u64)| {
-                let taken = pinned.node().take(*claim, Road::LineAndLock);
-                let mut taken = taken.expect("units only came back since it fitted");
+            let take = |((claim, entry), ordinal): ((&Claim, &&Arc<Entry<K>>), u64)| {
+                let taken = entry.word().take(*claim, Taker::LineAndLock);
+                let grant = taken.expect("units only came back since it fitted");
                 // Of the moment at which all were granted.
-                taken.set_ordinal(ordinal);
-                taken.at(Origin::Borrowed(self))
+                let grant = Grant { ordinal, ..grant };
+                let source = Source::Found(Arc::clone(entry));
+                Taken::new(source, Origin::Borrowed(self), grant)
             };
-            let fit = ordinals(claims, pins);
-            Some(fit.map(|all| claims.iter().zip(pins).zip(all).map(take).collect()))
+            let fit = ordinals(claims, entries);
+            Some(fit.map(|all| claims.iter().zip(entries).zip(all).map(take).collect()))
         };
         words().for_each(|word| word.mark_busy(false));
         taken
@@ -137,22 +127,23 @@ fn in_all<K: Key, T>(lines: &[Line<K>], then: impl FnOnce() -> T) -> T {
 }
 
 /// The ordinals of all claims if all fit at once, also those of the same key.
-fn ordinals<K>(claims: &[Claim], pins: &[Pinned<K>]) -> Result<Vec<u64>, FullAt> {
-    let addresses = pins.iter().map(|pinned| pinned.node().address());
-    let mut held: HashMap<usize, u64> = addresses.zip(held_at_once(pins)).collect();
-    let ordinal = |(at, (claim, pinned)): (usize, (&Claim, &Pinned<K>))| {
-        let held = held.entry(pinned.node().address()).or_default();
+fn ordinals<K>(claims: &[Claim], entries: &[&Arc<Entry<K>>]) -> Result<Vec<u64>, FullAt> {
+    let addresses = entries.iter().map(|entry| entry.address());
+    let mut held: HashMap<usize, u64> = addresses.zip(held_at_once(entries)).collect();
+    let ordinal = |(at, (claim, entry)): (usize, (&Claim, &&Arc<Entry<K>>))| {
+        let held = held.entry(entry.address()).or_default();
         *held = claim.ordinal(*held).map_err(|full| FullAt { at, full })?;
         Ok(*held)
     };
-    claims.iter().zip(pins).enumerate().map(ordinal).collect()
+    let claims = claims.iter().zip(entries).enumerate();
+    claims.map(ordinal).collect()
 }
 
 /// How many are held of each, at one and the same moment, while no caller
 /// takes: what comes back only makes them fewer, so what is read twice alike
 /// did not change in between.
-fn held_at_once<K>(pins: &[Pinned<K>]) -> Vec<u64> {
-    let look = || pins.iter().map(|pinned| pinned.node().word().held());
+fn held_at_once<K>(entries: &[&Arc<Entry<K>>]) -> Vec<u64> {
+    let look = || entries.iter().map(|entry| entry.word().held());
     let mut seen: Vec<u64> = look().collect();
     loop {
         let again: Vec<u64> = look().collect();

@@ -5,19 +5,21 @@ use std::sync::Arc;
 
 use rideau_core::locks::{Capacity, Full};
 
-use super::keys::{Keys, Origin};
-use super::shard::{Kept, Pinned};
+use super::entry::Entry;
+use super::keys::Keys;
+use super::taken::{Kept, Origin, Source, Taken};
 use super::{Lock, claim};
 use crate::keyed::Key;
 
 /// A key looked up once, for callers that want it often.
 ///
 /// Its key is not forgotten as long as this exists.
-pub struct LockHandle<K: Key>(Kept<K, Arc<Keys<K>>>);
+pub struct LockHandle<K: Key>(Kept<K>);
 
 impl<K: Key> LockHandle<K> {
-    pub(super) fn new(pinned: Pinned<K>, keys: &Arc<Keys<K>>) -> Self {
-        Self(Kept::new(pinned, Arc::clone(keys)))
+    /// A handle of an entry that was just pinned.
+    pub(super) fn new(keys: &Arc<Keys<K>>, entry: Arc<Entry<K>>) -> Self {
+        Self(Kept::new(Arc::clone(keys), entry))
     }
 
     /// Take one unit, exactly if fewer than `capacity` are held.
@@ -41,11 +43,14 @@ impl<K: Key> LockHandle<K> {
         units: u32,
         capacity: impl Into<Capacity>,
     ) -> Result<Lock<'_, K>, Full> {
-        let (claim, pinned) = (claim(units, capacity), self.0.pinned());
-        let full = |held| claim.full(held);
-        let other = || self.0.call().acquire_with_care(pinned, claim);
-        let taken = pinned.node().take_unsaid(claim, full, other)?;
-        Ok(Lock(taken.at(Origin::Kept(&self.0))))
+        let (kept, claim) = (&self.0, claim(units, capacity));
+        let grant = kept.keys().acquire_pinned(kept.entry(), claim)?;
+        let origin = Origin::Borrowed(kept.keys());
+        Ok(Lock(Taken::new(
+            Source::Pinned(kept.entry()),
+            origin,
+            grant,
+        )))
     }
 
     /// As [`acquire_many`](Self::acquire_many), and the lock borrows nothing.
@@ -58,25 +63,30 @@ impl<K: Key> LockHandle<K> {
         units: u32,
         capacity: impl Into<Capacity>,
     ) -> Result<Lock<'static, K>, Full> {
-        let keys = self.0.call();
-        let taken = keys.acquire_pinned(self.0.pinned(), claim(units, capacity))?;
-        Ok(Lock(taken.at(Origin::Owned(Arc::clone(keys)))))
+        let (keys, entry) = (self.0.keys(), self.0.entry());
+        let grant = keys.acquire_pinned(entry, claim(units, capacity))?;
+        let origin = Origin::Owned(Arc::clone(keys));
+        Ok(Lock(Taken::new(
+            Source::Found(Arc::clone(entry)),
+            origin,
+            grant,
+        )))
     }
 
     /// How many units are held.
     pub fn held(&self) -> u64 {
-        self.0.call().held_pinned(self.0.pinned())
+        self.0.keys().held_of(self.0.entry())
     }
 
     /// The key.
     pub fn key(&self) -> &K {
-        self.0.pinned().node().key()
+        self.0.entry().key()
     }
 }
 
 impl<K: Key> Clone for LockHandle<K> {
     fn clone(&self) -> Self {
-        Self::new(self.0.pinned().clone(), self.0.call())
+        Self(self.0.clone())
     }
 }
 

@@ -15,9 +15,10 @@ use rideau_core::locks::{Claim, Count, Effect, Full, Grant, Lines};
 use rideau_core::{OptionError, Reason, Refusal, Ticket, queue};
 
 use super::Lock;
-use super::keys::{Keys, Origin, Taken};
-use super::shard::{Kept, Pinned};
-use super::word::{No, Road};
+use super::entry::Entry;
+use super::keys::Keys;
+use super::taken::{Kept, Origin, Source, Taken};
+use super::word::{No, Taker};
 use crate::after::After;
 use crate::ask_options::AskOptions;
 use crate::clock::Clock;
@@ -32,8 +33,11 @@ pub(super) type LineOf<K> = Driver<Machine<K>, Tell>;
 type Machine<K> = Lines<KeyCount<K>, Reply<K>>;
 type HeldUnits<K> = Taken<'static, K>;
 
-/// Counts units in the word of a key.
-pub(super) struct KeyCount<K: Key>(Kept<K, Weak<Keys<K>>>);
+/// Counts units in the word of a key, which is not forgotten while it has a line.
+pub(super) struct KeyCount<K: Key> {
+    entry: Arc<Entry<K>>,
+    keys: Weak<Keys<K>>,
+}
 
 /// Tells the asks that wait what became of them.
 pub(super) struct Tell;
@@ -57,7 +61,7 @@ enum State<K: Key> {
         ticket: Ticket,
         cell: Arc<ReplySlot<Told<K>>>,
         /// The last to go: a line without its keys could serve no ask.
-        _kept: Kept<K, Arc<Keys<K>>>,
+        _kept: Kept<K>,
     },
     /// The answer has not been taken yet.
     Answered(Told<K>),
@@ -73,11 +77,11 @@ impl<K: Key> Line<K> {
     pub(super) fn start(
         options: &queue::Options,
         is_closed: bool,
-        pinned: Pinned<K>,
+        entry: Arc<Entry<K>>,
         keys: Weak<Keys<K>>,
         clock: &Clock,
     ) -> Arc<LineOf<K>> {
-        let count = KeyCount(Kept::new(pinned, keys));
+        let count = KeyCount { entry, keys };
         let now = clock.now();
         let lines = Lines::new(options, count, now);
         let mut lines = lines.expect("the options were validated");
@@ -97,12 +101,7 @@ impl<K: Key> Line<K> {
     }
 
     /// Come to wait: be answered at once, or take a place.
-    pub(super) fn ask(
-        self,
-        claim: Claim,
-        terms: &AskOptions,
-        kept: Kept<K, Arc<Keys<K>>>,
-    ) -> Wait<K> {
+    pub(super) fn ask(self, claim: Claim, terms: &AskOptions, kept: Kept<K>) -> Wait<K> {
         let (ticket, came) = self.0.step(|step| {
             let terms = terms.since(step.sent, true);
             let reply = Reply(None);
@@ -229,35 +228,38 @@ impl<K: Key> Count for KeyCount<K> {
     type Units = HeldUnits<K>;
 
     fn held(&self) -> u64 {
-        self.0.pinned().node().word().held()
+        self.entry.word().held()
     }
 
     fn take(&mut self, claim: Claim) -> Result<(Grant, HeldUnits<K>), Full> {
-        let node = self.0.pinned().node();
-        let Some(keys) = self.0.call().upgrade() else {
-            return Err(claim.full(node.word().held()));
+        let word = self.entry.word();
+        let Some(keys) = self.keys.upgrade() else {
+            return Err(claim.full(word.held()));
         };
-        let taken = match node.take(claim, Road::Line) {
-            Err(No::Locked) => keys.under_lock(node, || node.take(claim, Road::LineAndLock)),
+        let taken = match word.take(claim, Taker::Line) {
+            Err(No::Locked) => {
+                keys.under_lock(&self.entry, || word.take(claim, Taker::LineAndLock))
+            }
             other => other,
         };
-        let taken = taken.map(|taken| taken.at(Origin::Owned(keys)));
-        let taken = taken.map(|units| (units.grant(), units));
-        taken.map_err(|no| match no {
-            No::Full(held) => claim.full(held),
-            No::Retired | No::Waited | No::Locked => {
-                unreachable!("a pinned word stops its own line for nothing else")
+        match taken {
+            Ok(grant) => {
+                let source = Source::Found(Arc::clone(&self.entry));
+                Ok((grant, Taken::new(source, Origin::Owned(keys), grant)))
             }
-        })
+            Err(No::Full(held)) => Err(claim.full(held)),
+            Err(No::Retired | No::Waited | No::Locked) => {
+                unreachable!("a word stops its own line for nothing else")
+            }
+        }
     }
 
     fn mark_waiting(&mut self, waiting: bool) {
-        let node = self.0.pinned().node();
-        let mark = || node.word().mark_waited(waiting);
-        match self.0.call().upgrade() {
+        let mark = || self.entry.word().mark_waited(waiting);
+        match self.keys.upgrade() {
             // A take of several keys looks for marks first, and must not find
             // one later: it would take beside the line.
-            Some(keys) if waiting => keys.under_lock(node, mark),
+            Some(keys) if waiting => keys.under_lock(&self.entry, mark),
             _ => mark(),
         }
     }
@@ -272,7 +274,7 @@ impl<K: Key> Shell<Machine<K>> for Tell {
                 waited,
                 ..
             } => {
-                units.home_mut().set_waited(waited);
+                units.set_waited(waited);
                 reply.tell(Ok(Lock(units)), after);
             }
             Effect::Shed { reply, refusal, .. } => reply.tell(Err(refusal), after),

@@ -1,14 +1,12 @@
 //! What holds in every interleaving of threads that share keyed locks.
 //!
-//! Loom follows every step of a word, a table and a lock; the memory of keys it
-//! does not see, for nothing is freed before a model ends. When it may be freed
-//! has models of its own, `looks`.
+//! Loom follows every step of a word, a list and a lock. Of the map it sees that keys
+//! are there or not; how papaya does that is not ours to explore.
 
 mod all;
 #[path = "../../tests/loom/explore.rs"]
 mod explore;
-mod looks;
-mod lore;
+mod faults;
 mod rules;
 mod waits;
 
@@ -19,7 +17,7 @@ use loom::thread;
 use super::*;
 use crate::sync::{AtomicU32, Ordering};
 use explore::{at_once, explore_within};
-use word::{No, Road, Word};
+use word::{No, Taker, Word};
 
 /// Where a model is large, this many preemptions are tried; a soak tries all.
 const FEW: usize = 2;
@@ -106,7 +104,7 @@ fn who_sees_more_passes_who_sees_less_and_nobody_gets_in_beyond() {
         let word = Arc::new(Word::new(0));
         let take = |capacity| {
             let word = Arc::clone(&word);
-            move || word.take(claim(1, capacity), Road::Open)
+            move || word.take(claim(1, capacity), Taker::Any)
         };
         let large = thread::spawn(take(2));
         let (small, middle) = at_once(take(1), take(2));
@@ -126,14 +124,14 @@ fn who_sees_more_passes_who_sees_less_and_nobody_gets_in_beyond() {
 fn who_takes_sees_what_was_written_before_the_release() {
     let ends = explore_within(ALL, || {
         let word = Arc::new((Word::new(0), AtomicU32::new(0)));
-        word.0.take(claim(1, 1), Road::Open).unwrap();
+        word.0.take(claim(1, 1), Taker::Any).unwrap();
         let other = Arc::clone(&word);
         let release = move || {
             other.1.store(1, Ordering::Relaxed);
             other.0.give_back(1);
         };
         let take = || {
-            let taken = word.0.take(claim(1, 1), Road::Open);
+            let taken = word.0.take(claim(1, 1), Taker::Any);
             taken.map(|_| word.1.load(Ordering::Relaxed)).ok()
         };
         at_once(take, release).0
@@ -148,11 +146,11 @@ fn a_word_is_retired_or_taken_and_never_both() {
         let other = Arc::clone(&word);
         let retire = move || other.idle().is_some_and(|idle| other.retire(idle));
         let twice = || {
-            let first = word.take(claim(1, 1), Road::Open);
+            let first = word.take(claim(1, 1), Taker::Any);
             if first.is_ok() {
                 word.give_back(1);
             }
-            [first, word.take(claim(1, 1), Road::Open)].map(|taken| taken.err())
+            [first, word.take(claim(1, 1), Taker::Any)].map(|taken| taken.err())
         };
         let (taken, retired) = at_once(twice, retire);
         (taken.map(|no| no == Some(No::Retired)), retired)

@@ -6,6 +6,7 @@
 //! their shard, so that a take of a key that is known counts nothing. What is
 //! only counted is no step that a model has to follow.
 
+use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, RwLock};
@@ -13,7 +14,7 @@ use std::time::Duration;
 
 use rideau_core::{OptionError, queue};
 
-use super::board::{Boards, Spot};
+use super::entry::Entry;
 use crate::idle_cache::Slots;
 use crate::keyed::Key;
 use crate::sync::{Mutex, lock};
@@ -49,20 +50,20 @@ type RuleOf<K> = Arc<dyn Fn(&K) -> usize + Send + Sync>;
 
 /// All rules, and how many keys each has.
 pub(super) struct Rules<K> {
-    slots: Slots<Slot>,
+    slots: Slots<Slot<K>>,
     /// How many slots have been in use.
     len: AtomicU32,
     rule_of: RwLock<Option<RuleOf<K>>>,
     keys: Quota,
-    boards: Boards,
+    /// The most keys that were known since the table of the map was made smaller.
+    peak: AtomicU64,
 }
 
 /// One rule as it is now. A slot is never given up, for a thread may be about to
-/// say that one of its keys is idle.
-pub(super) struct Slot {
-    /// Boards of rules that its keys had before. A guard that is left from then
-    /// marks there.
-    inherited: AtomicU64,
+/// list one of its keys.
+pub(super) struct Slot<K> {
+    /// Every key of which no unit is held and that is not pinned, and some others.
+    pub(super) idle: Mutex<VecDeque<Listed<K>>>,
     /// When the sweeper looks for them next, in milliseconds since the start.
     pub(super) due: AtomicU64,
     /// In milliseconds.
@@ -76,18 +77,17 @@ struct Quota {
     max: AtomicU64,
 }
 
-/// What is remembered of a key for its rule.
-///
-/// In this order: a take by key reads the first alone, next to the word.
-#[repr(C)]
-pub(super) struct Mark {
-    /// That of the shard and the rule, or of one that the key had until just now.
-    spot: AtomicU32,
-    rule: AtomicU32,
+/// A key in the idle list of its rule.
+pub(super) struct Listed<K> {
+    pub(super) entry: Arc<Entry<K>>,
     /// What the word was when it was last seen idle, and since when it is.
-    seen: AtomicU64,
-    since: AtomicU64,
+    seen: u64,
+    since: u64,
 }
+
+/// A key is known for this long after its last use, in milliseconds, however many come: one
+/// that is used again and again is not forgotten in between.
+const KNOWN_MIN: u64 = if cfg!(rideau_loom) { 0 } else { 50 };
 
 impl Default for KeyRule {
     fn default() -> Self {
@@ -124,10 +124,10 @@ impl Quota {
     }
 }
 
-impl Slot {
+impl<K> Slot<K> {
     fn new() -> Self {
         Self {
-            inherited: AtomicU64::new(0),
+            idle: Mutex::new(VecDeque::new()),
             due: AtomicU64::new(0),
             idle_forget: AtomicU64::new(0),
             keys: Quota::new(),
@@ -159,36 +159,32 @@ impl Slot {
         let wait = (self.idle_forget.load(Ordering::Relaxed) / 4).min(SELDOM);
         self.due.store(now + wait, Ordering::Relaxed);
     }
-}
 
-impl Mark {
-    pub(super) fn new(shard: u32, rule: u32) -> Self {
-        Self {
-            spot: AtomicU32::new(Spot::new(shard, rule).pack()),
-            rule: AtomicU32::new(rule),
-            seen: AtomicU64::new(u64::MAX),
-            since: AtomicU64::new(0),
-        }
-    }
-
-    /// Where to mark that the key is not held.
-    #[inline]
-    pub(super) fn spot(&self) -> Spot {
-        Spot::unpack(self.spot.load(Ordering::Relaxed))
-    }
-
-    pub(super) fn rule(&self) -> u32 {
-        self.rule.load(Ordering::Relaxed)
-    }
-
-    /// The key is not held, as its word says. True if that has been so for as
+    /// No unit of a listed key is held, as its word says. True if that has been so for as
     /// long as a key is kept, and was so at the look before.
-    fn is_over(&self, idle: u64, forget: u64, now: u64) -> bool {
-        if self.seen.swap(idle, Ordering::Relaxed) != idle {
-            self.since.store(now, Ordering::Relaxed);
+    pub(super) fn is_over(&self, listed: &mut Listed<K>, word: u64, now: u64) -> bool {
+        if listed.seen != word {
+            (listed.seen, listed.since) = (word, now);
             return false;
         }
-        now - self.since.load(Ordering::Relaxed).min(now) >= forget
+        let forget = self.idle_forget.load(Ordering::Relaxed);
+        now.saturating_sub(listed.since) >= forget.max(KNOWN_MIN)
+    }
+
+    /// Some keys are listed.
+    #[cfg(any(test, not(rideau_loom)))]
+    pub(super) fn has_idle(&self) -> bool {
+        !lock(&self.idle).is_empty()
+    }
+}
+
+impl<K> Listed<K> {
+    pub(super) fn new(entry: Arc<Entry<K>>) -> Self {
+        Self {
+            entry,
+            seen: u64::MAX,
+            since: 0,
+        }
     }
 }
 
@@ -200,14 +196,14 @@ impl<K> Rules<K> {
             len: AtomicU32::new(1),
             rule_of: RwLock::new(None),
             keys: Quota::new(),
-            boards: Boards::new(),
+            peak: AtomicU64::new(0),
         };
         rules.slot(0).set(rule);
         rules
     }
 
     #[inline]
-    pub(super) fn slot(&self, rule: u32) -> &Slot {
+    pub(super) fn slot(&self, rule: u32) -> &Slot<K> {
         self.slots.get(rule)
     }
 
@@ -216,19 +212,54 @@ impl<K> Rules<K> {
         0..self.len.load(Ordering::Acquire)
     }
 
-    #[inline]
-    pub(super) fn boards(&self) -> &Boards {
-        &self.boards
+    /// How many keys are known.
+    pub(super) fn len(&self) -> usize {
+        self.keys.len.load(Ordering::Relaxed) as usize
     }
 
-    /// The boards on which keys of a rule may be marked.
-    pub(super) fn boards_of(&self, rule: u32) -> u64 {
-        Boards::of(rule) | self.slot(rule).inherited.load(Ordering::Acquire)
+    /// A key was added.
+    pub(super) fn note_peak(&self) {
+        let len = self.keys.len.load(Ordering::Relaxed);
+        if len > self.peak.load(Ordering::Relaxed) {
+            self.peak.store(len, Ordering::Relaxed);
+        }
     }
 
-    /// The boards of all rules.
-    pub(super) fn boards_in_use(&self) -> u64 {
-        Boards::of_first(self.all().end)
+    /// There are an eighth of the keys that there were, and those were many. Says so once.
+    pub(super) fn has_shrunk(&self) -> bool {
+        const MANY: u64 = 1024;
+        let len = self.keys.len.load(Ordering::Relaxed);
+        let peak = self.peak.load(Ordering::Relaxed);
+        let has_shrunk = peak > MANY && len <= peak / 8;
+        if has_shrunk {
+            self.peak.store(len, Ordering::Relaxed);
+        }
+        has_shrunk
+    }
+
+    /// Put a key on the list of its rule.
+    pub(super) fn list(&self, listed: Listed<K>) {
+        loop {
+            let rule = listed.entry.rule();
+            let mut list = lock(&self.slot(rule).idle);
+            // If the rule was changed meanwhile, the thread that did may have been here.
+            if listed.entry.rule() == rule {
+                return list.push_back(listed);
+            }
+        }
+    }
+
+    /// Put the keys whose rules have changed on their new lists.
+    pub(super) fn list_anew(&self) {
+        for rule in self.all() {
+            let mut list = lock(&self.slot(rule).idle);
+            let all = list.drain(..);
+            let (stay, go): (VecDeque<_>, VecDeque<_>) =
+                all.partition(|listed| listed.entry.rule() == rule);
+            *list = stay;
+            drop(list);
+            go.into_iter().for_each(|listed| self.list(listed));
+        }
     }
 
     pub(super) fn set_keys_max(&self, max: usize) {
@@ -269,25 +300,11 @@ impl<K> Rules<K> {
         self.keys.leave();
     }
 
-    /// It is time to forget a key whose word says that it is idle.
-    pub(super) fn is_over(&self, mark: &Mark, idle: u64, now: u64) -> bool {
-        let forget = &self.slot(mark.rule()).idle_forget;
-        mark.is_over(idle, forget.load(Ordering::Relaxed), now)
-    }
-
     /// Have the key counted for another rule. The caller has the lock of its
     /// shard.
-    pub(super) fn move_to(&self, mark: &Mark, rule: u32) {
-        let old = mark.rule();
-        // First, and with what the old rule got from others: guards may be older
-        // than the last change.
-        let boards = self.boards_of(old);
-        let inherited = &self.slot(rule).inherited;
-        inherited.fetch_or(boards, Ordering::AcqRel);
-        mark.rule.store(rule, Ordering::Relaxed);
-        let spot = Spot::new(mark.spot().shard(), rule);
-        mark.spot.store(spot.pack(), Ordering::Relaxed);
-        self.slot(old).keys.leave();
+    pub(super) fn move_to(&self, entry: &Entry<K>, rule: u32) {
+        self.slot(entry.rule()).keys.leave();
+        entry.set_rule(rule);
         self.slot(rule).keys.len.fetch_add(1, Ordering::Relaxed);
     }
 }

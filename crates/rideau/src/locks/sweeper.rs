@@ -1,8 +1,8 @@
 //! Forgets the keys that are not held, now and then.
 //!
 //! One thread does it for the whole process, and sleeps while there is nothing
-//! to forget. It works a fiftieth of the time at most: where there are millions
-//! of keys it comes round less often.
+//! to forget. It works a fiftieth of the time: where there are millions of keys it
+//! comes round less often, but often enough to forget each within a minute.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{LazyLock, Weak};
@@ -17,6 +17,7 @@ use crate::keyed::Key;
 /// How long a key is idle at least before it is forgotten.
 const PERIOD: Duration = Duration::from_millis(50);
 const REST: u32 = 50;
+const REST_MAX: Duration = Duration::from_secs(10);
 
 /// What is to be swept.
 trait Sweep: Send + Sync {
@@ -69,7 +70,7 @@ impl Sweeper {
                 // Keys end here, and what they do then is not ours.
                 catch_unwind(AssertUnwindSafe(sweep)).unwrap_or(true)
             });
-            thread::sleep(PERIOD.max(start.elapsed() * REST));
+            thread::sleep((start.elapsed() * REST).clamp(PERIOD, REST_MAX));
         }
     }
 }

@@ -98,11 +98,32 @@ impl Left {
     }
 }
 
+/// The word after a take in the usual case, or one that gave nothing.
+#[derive(Clone, Copy)]
+pub(super) struct Reading(u64);
+
+impl Reading {
+    /// Nothing was read that tells why: it has to be asked in another way.
+    pub(super) const UNCLEAR: Self = Self(FAR);
+
+    /// What was claimed, of a word that gave it.
+    #[inline(always)]
+    pub(super) fn grant(self, claim: Claim) -> Grant {
+        grant(claim, self.0, self.0 & FENCE)
+    }
+
+    /// How many are held, of a word that gave nothing, if that is why.
+    #[inline(always)]
+    pub(super) fn full(self) -> Option<u64> {
+        (self.0 < FAR).then_some(self.0 >> FENCE_BITS)
+    }
+}
+
 /// What takes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Road {
+pub(super) enum Taker {
     /// Any caller.
-    Open,
+    Any,
     /// The line of the asks that wait.
     Line,
     /// A caller with the lock of the shard.
@@ -111,11 +132,11 @@ pub(super) enum Road {
     LineAndLock,
 }
 
-impl Road {
-    /// The marks that stop a take on this road.
+impl Taker {
+    /// The marks that stop this taker.
     const fn stops(self) -> u64 {
         match self {
-            Self::Open => WAITED | BUSY,
+            Self::Any => WAITED | BUSY,
             Self::Line => BUSY,
             // It is its own mark, or there is none.
             Self::Lock => WAITED,
@@ -151,36 +172,38 @@ impl Word {
     }
 
     /// Take what is claimed, exactly if it fits.
-    pub(super) fn take(&self, claim: Claim, road: Road) -> Result<Grant, No> {
-        self.take_at_once(claim).or_else(|no| match no {
-            Some(held) => Err(No::Full(held)),
-            None => self.take_with_care(claim, road),
-        })
+    pub(super) fn take(&self, claim: Claim, taker: Taker) -> Result<Grant, No> {
+        match self.take_at_once(claim) {
+            Ok(word) => Ok(word.grant(claim)),
+            Err(word) => match word.full() {
+                Some(held) => Err(No::Full(held)),
+                None => self.take_with_care(claim, taker),
+            },
+        }
     }
 
-    /// The same in the usual case, which is the same on every road: there is no
-    /// mark, and no other thread is faster. None if it is another, else how many
-    /// are held: too many for this claim.
+    /// The same in the usual case, which is the same for every taker: there is no
+    /// mark, and no other thread is faster.
     #[inline(always)]
-    pub(super) fn take_at_once(&self, claim: Claim) -> Result<Grant, Option<u64>> {
+    pub(super) fn take_at_once(&self, claim: Claim) -> Result<Reading, Reading> {
         // A caller that is told of one of several keys that were taken at once
         // and then comes to another sees at least its mark.
         let word = self.word.load(Ordering::Acquire);
         // Marks are above the count, so that with any of them it is too large for
         // every claim: one comparison tells both.
         if !claim.fits(word >> FENCE_BITS) {
-            return Err((word < FAR).then_some(word >> FENCE_BITS));
+            return Err(Reading(word));
         }
         let next = word + 1 + (u64::from(claim.units) << FENCE_BITS);
         if next & (HALF - 1) == 0 || self.exchange(word, next).is_err() {
-            return Err(None);
+            return Err(Reading::UNCLEAR);
         }
-        Ok(grant(claim, next, next & FENCE))
+        Ok(Reading(next))
     }
 
     /// The same where there are marks, others are faster or the fence is long.
     #[inline(never)]
-    pub(super) fn take_with_care(&self, claim: Claim, road: Road) -> Result<Grant, No> {
+    pub(super) fn take_with_care(&self, claim: Claim, taker: Taker) -> Result<Grant, No> {
         let units = u64::from(claim.units) << FENCE_BITS;
         let mut word = self.word.load(Ordering::Acquire);
         // If there is no mark, another thread was faster. Loom need not look
@@ -189,7 +212,7 @@ impl Word {
             word = self.look_later();
         }
         loop {
-            let stops = word & (road.stops() | RETIRED);
+            let stops = word & (taker.stops() | RETIRED);
             if stops != 0 {
                 return Err(stopped(word, stops, claim));
             }
@@ -198,7 +221,7 @@ impl Word {
             }
             let fence = self.full_fence(word) + 1;
             let next = if fence & (HALF - 1) == 0 {
-                self.enter_half(word, fence, road)? + units
+                self.enter_half(word, fence, taker)? + units
             } else {
                 word + 1 + units
             };
@@ -228,8 +251,8 @@ impl Word {
 
     /// The word with a fence that begins the next half.
     #[cold]
-    fn enter_half(&self, word: u64, fence: u64, road: Road) -> Result<u64, No> {
-        if !road.has_lock() {
+    fn enter_half(&self, word: u64, fence: u64, taker: Taker) -> Result<u64, No> {
+        if !taker.has_lock() {
             return Err(No::Locked);
         }
         self.halves.store(fence / HALF, Ordering::Release);
@@ -240,7 +263,7 @@ impl Word {
     #[inline]
     pub(super) fn give_back(&self, units: u64) -> Left {
         let units = units << FENCE_BITS;
-        // In one order with what is said about idle keys afterwards.
+        // In one order with the lists of idle keys.
         let before = self.word.fetch_sub(units, Ordering::SeqCst);
         debug_assert!(before & HELD >= units, "units come back that were taken");
         Left(before - units)
@@ -349,10 +372,10 @@ mod tests {
     #[test]
     fn a_take_is_exact_and_numbered() {
         let word = Word::new(0);
-        let first = word.take(claim(2, 3), Road::Open).expect("there is room");
+        let first = word.take(claim(2, 3), Taker::Any).expect("there is room");
         assert_eq!((first.ordinal, first.fence), (2, 1));
-        assert_eq!(word.take(claim(2, 3), Road::Open), Err(No::Full(2)));
-        let second = word.take(claim(1, 3), Road::Open).expect("there is room");
+        assert_eq!(word.take(claim(2, 3), Taker::Any), Err(No::Full(2)));
+        let second = word.take(claim(1, 3), Taker::Any).expect("there is room");
         assert_eq!((second.ordinal, second.fence), (3, 2));
         assert!(!word.give_back(2).is_idle());
         assert!(word.give_back(1).is_idle());
@@ -364,12 +387,12 @@ mod tests {
         for edge in [HALF, 2 * HALF, 3 * HALF, 8 * HALF] {
             let word = Word::new(edge - 3);
             for fence in edge - 2..edge {
-                let grant = word.take(claim(1, 9), Road::Open).expect("there is room");
+                let grant = word.take(claim(1, 9), Taker::Any).expect("there is room");
                 assert_eq!(grant.fence, fence);
             }
-            assert_eq!(word.take(claim(1, 9), Road::Open), Err(No::Locked));
+            assert_eq!(word.take(claim(1, 9), Taker::Any), Err(No::Locked));
             for fence in edge..edge + 3 {
-                let grant = word.take(claim(1, 9), Road::Lock).expect("there is room");
+                let grant = word.take(claim(1, 9), Taker::Lock).expect("there is room");
                 assert_eq!(grant.fence, fence);
             }
             assert_eq!((word.held(), word.fence()), (5, edge + 2));
@@ -381,9 +404,9 @@ mod tests {
         let word = Word::new(0);
         let all = u32::try_from(UNITS_MAX).expect("it has 26 bits");
         let most = claim(all, UNITS_MAX);
-        word.take(most, Road::Open).expect("there is room");
+        word.take(most, Taker::Any).expect("there is room");
         let more = claim(1, UNITS_MAX);
-        assert_eq!(word.take(more, Road::Open), Err(No::Full(UNITS_MAX)));
+        assert_eq!(word.take(more, Taker::Any), Err(No::Full(UNITS_MAX)));
         assert!(word.give_back(UNITS_MAX).is_idle());
     }
 
@@ -391,23 +414,23 @@ mod tests {
     fn marks_stop_who_takes_and_a_retired_word_gives_nothing() {
         let word = Word::new(7);
         word.mark_waited(true);
-        assert_eq!(word.take(claim(1, 2), Road::Open), Err(No::Waited));
-        assert!(word.take(claim(1, 2), Road::Line).is_ok());
+        assert_eq!(word.take(claim(1, 2), Taker::Any), Err(No::Waited));
+        assert!(word.take(claim(1, 2), Taker::Line).is_ok());
         assert!(word.idle().is_none(), "one is held");
         assert!(word.give_back(1).is_waited());
         assert!(word.idle().is_none(), "somebody waits");
         word.mark_waited(false);
         word.mark_busy(true);
-        assert_eq!(word.take(claim(1, 2), Road::Open), Err(No::Locked));
-        assert_eq!(word.take(claim(1, 0), Road::Open), Err(No::Locked));
-        assert_eq!(word.take(claim(1, 0), Road::Lock), Err(No::Full(0)));
+        assert_eq!(word.take(claim(1, 2), Taker::Any), Err(No::Locked));
+        assert_eq!(word.take(claim(1, 0), Taker::Any), Err(No::Locked));
+        assert_eq!(word.take(claim(1, 0), Taker::Lock), Err(No::Full(0)));
         word.mark_busy(false);
         let idle = word.idle().expect("nobody holds anything");
-        assert!(word.take(claim(1, 2), Road::Open).is_ok());
+        assert!(word.take(claim(1, 2), Taker::Any).is_ok());
         assert!(!word.retire(idle), "something happened");
         word.give_back(1);
         assert!(word.retire(word.idle().expect("nobody holds anything")));
-        assert_eq!(word.take(claim(1, 2), Road::Lock), Err(No::Retired));
+        assert_eq!(word.take(claim(1, 2), Taker::Lock), Err(No::Retired));
         assert_eq!(word.fence(), 9);
     }
 }

@@ -1,192 +1,265 @@
-//! Forgets keys that are not held: now and then, or to make room for others.
+//! Adds keys, and forgets those that are idle: now and then, or to make room.
 //!
-//! Boards say in which shards there may be such keys of which rules. A shard is
-//! looked at if it is marked, and the marks are cleared before, so that none is
-//! missed which is made meanwhile.
+//! Each rule has a list of idle keys. A key is put there by the thread that gives its
+//! last unit back or pins it no longer, unless it is there already. A thread that looks
+//! through a list takes off the keys that are held or pinned again.
+//!
+//! The sweeper looks through all lists. Where keys come faster than it forgets them, a
+//! thread that adds one looks at a few idle ones itself, so that there are never many more
+//! than came within the time for which one is known.
 
 use std::borrow::Borrow;
-use std::collections::HashMap;
+use std::collections::VecDeque;
+use std::sync::Arc;
 
 use rideau_core::OptionError;
 
-use super::{Keys, Node, Pinned, SHARDS};
+use super::{Keys, Shard};
 use crate::keyed::Key;
-use crate::locks::board::{Spot, bits};
-use crate::locks::line::Line;
-use crate::locks::rules::{Crowd, KeyRule, Mark, NoRoom};
-use crate::locks::shard::Locked;
-#[cfg(any(test, not(rideau_loom)))]
-use crate::sync::Ordering;
-use crate::sync::lock;
+use crate::locks::entry::Entry;
+use crate::locks::line::{Line, LineOf};
+use crate::locks::rules::{Crowd, KeyRule, Listed, NoRoom};
+#[cfg(not(rideau_loom))]
+use crate::locks::sweeper;
+use crate::sync::{MutexGuard, Ordering, lock};
+
+/// This many listed keys are looked at before other threads may list theirs.
+const CHUNK: usize = 64;
+/// As long as fewer keys are listed, the sweeper alone looks at them.
+const FEW: usize = 1024;
+/// A thread that adds a key to many looks at this many idle ones.
+const LOOKS: usize = 4;
+/// After this many keys of a shard the memory of replaced tables is freed.
+const ADDED: u32 = 64;
+
+/// What a look through a list has removed. It is dropped without a lock: keys end here.
+struct Forgotten<K: Key> {
+    entries: Vec<Arc<Entry<K>>>,
+    lines: Vec<Arc<LineOf<K>>>,
+}
 
 impl<K: Key> Keys<K> {
-    /// Make a key known, if there may be one more.
-    pub(super) fn pin<Q>(&self, hash: u64, key: &Q) -> Result<Pinned<K>, NoRoom>
+    /// Make a key known, if there may be one more. The entry is pinned.
+    pub(super) fn pin<Q>(&self, hash: u64, key: &Q) -> Result<Arc<Entry<K>>, NoRoom>
     where
         K: Borrow<Q>,
         Q: Eq + ToOwned<Owned = K> + ?Sized,
     {
-        let at = Self::shard_of(hash);
         loop {
-            let mut locked = self.lock(at);
-            if let Some(pinned) = locked.pin(hash, key) {
-                return Ok(pinned);
-            }
-            if locked.is_crowded() && self.is_dusty(at) {
-                // Rather than grow for keys that are not wanted any more.
-                let now = self.now();
-                let is_over = |mark: &Mark, idle| self.rules.is_over(mark, idle, now);
-                self.forget_of(&mut locked, is_over, |_| ());
+            let guard = self.map.guard();
+            let shard = self.lock(hash);
+            if let Some(entry) = self.pin_known(hash, key) {
+                return Ok(entry);
             }
             let key = key.to_owned();
             let rule = self.rules.of(&key);
             let Err(crowd) = self.rules.enter(rule) else {
-                let pinned = locked.add(hash, at, rule, key);
-                drop(locked);
-                self.tidy();
-                return Ok(pinned);
+                return Ok(self.add(shard, hash, rule, key));
             };
-            drop(locked);
+            drop((shard, guard));
             if !self.make_room(crowd) {
                 return Err(NoRoom);
             }
         }
     }
 
-    /// Make a key known, however many there are.
-    pub(super) fn pin_anyway<Q>(&self, hash: u64, key: &Q) -> Pinned<K>
+    /// Make a key known, however many there are. The entry is pinned.
+    pub(super) fn pin_anyway<Q>(&self, hash: u64, key: &Q) -> Arc<Entry<K>>
     where
         K: Borrow<Q>,
         Q: Eq + ToOwned<Owned = K> + ?Sized,
     {
         self.pin(hash, key).unwrap_or_else(|NoRoom| {
-            let at = Self::shard_of(hash);
-            let mut locked = self.lock(at);
-            let pinned = locked.pin(hash, key).unwrap_or_else(|| {
+            let _guard = self.map.guard();
+            let shard = self.lock(hash);
+            self.pin_known(hash, key).unwrap_or_else(|| {
                 let key = key.to_owned();
                 let rule = self.rules.of(&key);
                 self.rules.enter_anyway(rule);
-                locked.add(hash, at, rule, key)
-            });
-            drop(locked);
-            self.tidy();
-            pinned
+                self.add(shard, hash, rule, key)
+            })
         })
     }
 
-    /// Forget now all keys that are not held. What could not be forgotten the
-    /// sweeper is called for.
-    pub(in crate::locks) fn forget_idle(&self) {
-        for shard in 0..SHARDS as u32 {
-            let (_, left) = self.forget_at(shard, |_, _| true);
-            self.leave(shard, &left);
-        }
-        self.grave.tidy();
-        self.tidy();
+    /// With the lock of the shard.
+    fn pin_known<Q>(&self, hash: u64, key: &Q) -> Option<Arc<Entry<K>>>
+    where
+        K: Borrow<Q>,
+        Q: Eq + ?Sized,
+    {
+        self.map.find(hash, key, |entry| {
+            entry.pin();
+            Arc::clone(entry)
+        })
     }
 
-    /// Forget what was not held for two sweeps, and for as long as its rule says. False
-    /// if there is nothing left to forget or to free. For the sweeper alone: the caller
-    /// has to come again if it is told to.
-    #[cfg(any(test, not(rideau_loom)))]
-    pub(in crate::locks) fn sweep(&self) -> bool {
-        self.swept.swap(false, Ordering::SeqCst);
-        let now = self.now();
-        let mut shards = 0;
-        let boards = self.rules.boards();
-        for rule in self.rules.all() {
-            let slot = self.rules.slot(rule);
-            if slot.due.load(Ordering::Relaxed) <= now {
-                shards |= boards.shards(self.rules.boards_of(rule));
-                slot.was_swept(now);
-            }
+    /// Add a key that is not known and was counted.
+    fn add(
+        &self,
+        mut shard: MutexGuard<'_, Shard<K>>,
+        hash: u64,
+        rule: u32,
+        key: K,
+    ) -> Arc<Entry<K>> {
+        let entry = Arc::new(Entry::new(key, hash, rule, shard.fence));
+        self.map.add(Arc::clone(&entry));
+        self.rules.note_peak();
+        shard.added = shard.added.wrapping_add(1);
+        let is_time = shard.added.is_multiple_of(ADDED);
+        drop(shard);
+        if lock(&self.rules.slot(rule).idle).len() > FEW {
+            self.look_at_some(rule);
         }
-        for shard in bits(shards) {
-            boards.clear(self.rules.boards_in_use(), shard);
-            let (_, left) = self.forget_at(shard, |mark, idle| self.rules.is_over(mark, idle, now));
-            for rule in left {
-                boards.mark(Spot::new(shard, rule));
-            }
+        if is_time {
+            self.map.flush();
         }
-        let is_tidy = self.grave.tidy();
-        let more = !is_tidy || boards.shards(self.rules.boards_in_use()) != 0;
-        more && !self.swept.swap(true, Ordering::SeqCst)
+        entry
     }
 
-    /// Forget keys that are not wanted, sooner than they would be. False if
-    /// there are none.
+    /// Forget some keys of a rule that the sweeper would forget when it comes.
     #[cold]
-    fn make_room(&self, crowd: Crowd) -> bool {
-        let boards = match crowd {
-            Crowd::Of(rule) => self.rules.boards_of(rule),
-            Crowd::All => self.rules.boards_in_use(),
-        };
-        let is_made = bits(self.rules.boards().shards(boards)).any(|shard| {
-            self.rules.boards().clear(boards, shard);
-            let (gone, left) = self.forget_at(shard, |mark, _| match crowd {
-                Crowd::Of(rule) => mark.rule() == rule,
-                Crowd::All => true,
-            });
-            self.leave(shard, &left);
-            gone > 0
-        });
-        self.tidy();
-        is_made
+    fn look_at_some(&self, rule: u32) {
+        let (slot, now) = (self.rules.slot(rule), self.now());
+        let is_over = |listed: &mut Listed<K>, word| slot.is_over(listed, word, now);
+        self.look_through(rule, LOOKS, usize::MAX, is_over);
     }
 
-    /// Free what was taken off if it is a lot. The rest is for the sweeper: each
-    /// time costs, however little there is.
-    fn tidy(&self) {
-        if self.grave.is_crowded() {
-            self.grave.tidy();
-        }
-        if !self.grave.is_empty() {
+    /// No unit of a key is held any more, or it is not pinned.
+    #[cold]
+    pub(in crate::locks) fn list(&self, entry: &Arc<Entry<K>>) {
+        if entry.mark_listed() {
+            self.rules.list(Listed::new(Arc::clone(entry)));
             self.call_sweeper();
         }
     }
 
-    /// Keys of these rules are idle still.
-    fn leave(&self, shard: u32, rules: &[u32]) {
-        let spots = rules.iter().map(|rule| Spot::new(shard, *rule));
-        spots.for_each(|spot| self.idle(spot));
+    fn call_sweeper(&self) {
+        if !self.swept.swap(true, Ordering::SeqCst) {
+            #[cfg(not(rideau_loom))]
+            sweeper::add(self.me.clone());
+        }
     }
 
-    /// Forget some keys of a shard that are not held. Says how many, and of which
-    /// rules the others are.
-    fn forget_at(&self, shard: u32, is_over: impl Fn(&Mark, u64) -> bool) -> (usize, Vec<u32>) {
-        let lines = self.drop_lines(&self.parts[shard as usize]);
-        let mut locked = self.lock(shard);
-        let mut left = Vec::new();
-        let mut leave = |mark: &Mark| {
-            if !left.contains(&mark.rule()) {
-                left.push(mark.rule());
+    /// The sweeper knows, or thinks so.
+    #[cfg(all(test, rideau_loom))]
+    pub(in crate::locks) fn is_swept(&self) -> bool {
+        self.swept.load(Ordering::SeqCst)
+    }
+
+    /// Forget now all keys that are idle.
+    pub(in crate::locks) fn forget_idle(&self) {
+        for rule in self.rules.all() {
+            self.look_through(rule, usize::MAX, usize::MAX, |_, _| true);
+        }
+        self.map.flush();
+    }
+
+    /// Forget what was idle at two sweeps, and for as long as its rule says. False if
+    /// there is nothing left to forget or to free. For the sweeper alone: the caller has
+    /// to come again if it is told to.
+    #[cfg(any(test, not(rideau_loom)))]
+    pub(in crate::locks) fn sweep(&self) -> bool {
+        self.swept.swap(false, Ordering::SeqCst);
+        let now = self.now();
+        let mut gone = 0;
+        for rule in self.rules.all() {
+            let slot = self.rules.slot(rule);
+            if slot.due.load(Ordering::Relaxed) <= now {
+                let is_over = |listed: &mut Listed<K>, word| slot.is_over(listed, word, now);
+                gone += self.look_through(rule, usize::MAX, usize::MAX, is_over);
+                slot.was_swept(now);
             }
-        };
-        let gone = self.forget_of(&mut locked, is_over, &mut leave);
-        // A wait that keeps the line of such a key, for an answer perhaps that
-        // it has not taken yet, does not wait in it.
-        let is_lined =
-            |node: &&Node<K>| node.word().idle().is_some() && lines.contains(&node.address());
-        if !lines.is_empty() {
-            let lined = locked.nodes().filter(is_lined);
-            lined.for_each(|node| leave(&node.mark));
         }
-        drop(locked);
-        if self.grave.is_crowded() {
-            self.grave.tidy();
-        }
-        (gone, left)
+        // And again next time, if a thread is in a search now.
+        self.map.flush();
+        let mut rules = self.rules.all();
+        let more = gone > 0 || rules.any(|rule| self.rules.slot(rule).has_idle());
+        more && !self.swept.swap(true, Ordering::SeqCst)
     }
 
-    fn forget_of(
+    /// Forget keys that are not wanted, sooner than they would be. False if there
+    /// are none.
+    #[cold]
+    fn make_room(&self, crowd: Crowd) -> bool {
+        let mut rules = match crowd {
+            Crowd::Of(rule) => rule..rule + 1,
+            Crowd::All => self.rules.all(),
+        };
+        rules.any(|rule| self.look_through(rule, usize::MAX, 1, |_, _| true) > 0)
+    }
+
+    /// Look at listed keys of a rule, and forget those that are idle and that `is_over` says
+    /// so of, with their word: until `looks` were looked at or `enough` are forgotten. Says
+    /// how many are.
+    fn look_through(
         &self,
-        locked: &mut Locked<'_, K>,
-        is_over: impl Fn(&Mark, u64) -> bool,
-        left: impl FnMut(&Mark),
+        rule: u32,
+        looks: usize,
+        enough: usize,
+        mut is_over: impl FnMut(&mut Listed<K>, u64) -> bool,
     ) -> usize {
-        let gone = locked.forget(is_over, left);
-        gone.iter().for_each(|rule| self.rules.leave(*rule));
-        gone.len()
+        let list = &self.rules.slot(rule).idle;
+        let mut left = lock(list).len().min(looks);
+        let mut forgotten = 0;
+        while left > 0 && forgotten < enough {
+            // In this order: it ends when there is no lock any more.
+            let mut gone = Forgotten::none();
+            let _guard = self.map.guard();
+            let mut list = lock(list);
+            let chunk = left.min(CHUNK);
+            for _ in 0..chunk {
+                if forgotten + gone.entries.len() >= enough {
+                    break;
+                }
+                if let Some(listed) = list.pop_front() {
+                    list.extend(self.look_at(listed, &mut gone, &mut is_over));
+                }
+            }
+            left -= chunk;
+            forgotten += gone.entries.len();
+            give_memory_back(&mut list);
+            drop(list);
+            if let Some(retired) = gone.entries.last()
+                && self.rules.has_shrunk()
+            {
+                self.under_lock(retired, || self.map.shrink(retired));
+            }
+        }
+        forgotten
+    }
+
+    /// Look at one key that was listed. It is returned if it stays listed.
+    fn look_at(
+        &self,
+        mut listed: Listed<K>,
+        gone: &mut Forgotten<K>,
+        mut is_over: impl FnMut(&mut Listed<K>, u64) -> bool,
+    ) -> Option<Listed<K>> {
+        let entry = Arc::clone(&listed.entry);
+        let mut shard = self.lock(entry.hash());
+        let Some(idle) = entry.idle() else {
+            entry.mark_unlisted();
+            // A release in between has seen that it was listed.
+            let is_listed = entry.idle().is_some() && entry.mark_listed();
+            return is_listed.then_some(listed);
+        };
+        let mut is_over = is_over(&mut listed, idle);
+        if let Some(line) = shard.lines.get(&entry.address()) {
+            // A timer may be looking at it.
+            if Arc::strong_count(line) == 1 {
+                gone.lines.extend(shard.lines.remove(&entry.address()));
+            } else {
+                is_over = false;
+            }
+        }
+        if !is_over || !entry.word().retire(idle) {
+            return Some(listed);
+        }
+        shard.fence = shard.fence.max(entry.word().fence());
+        self.map.remove(&entry);
+        self.rules.leave(entry.rule());
+        gone.entries.push(entry);
+        None
     }
 
     /// Give all keys rules: those that are known, and those that come. An ask
@@ -198,35 +271,42 @@ impl<K: Key> Keys<K> {
     ) -> Result<(), OptionError> {
         let _alone = lock(&self.changing);
         self.rules.set(rules, rule_of)?;
-        let mut pinned = HashMap::new();
-        for shard in 0..SHARDS as u32 {
-            let locked = self.lock(shard);
-            for node in locked.nodes() {
-                let rule = self.rules.of(node.key());
-                if rule != node.mark.rule() {
-                    self.rules.move_to(&node.mark, rule);
-                }
-                if node.pins() > 0 {
-                    pinned.insert(node.address(), rule);
-                }
+        // After this, each key that was given an old rule is in the map.
+        self.shards.iter().for_each(|shard| drop(lock(shard)));
+        let mut lines = Vec::new();
+        self.map.each(|entry| {
+            let shard = self.lock(entry.hash());
+            // Under the lock, only what was forgotten is not settled.
+            if entry.word().settled().is_none() {
+                return;
             }
-        }
-        for (address, line) in self.lines() {
-            // A line that was made since then follows the new rules already.
-            if let Some(rule) = pinned.get(&address) {
-                line.reconfigure(&self.rules.slot(*rule).queue())?;
+            let rule = self.rules.of(entry.key());
+            if rule != entry.rule() {
+                self.rules.move_to(entry, rule);
             }
+            let line = shard.lines.get(&entry.address()).cloned();
+            lines.extend(line.map(|line| (Line::new(line), rule)));
+        });
+        self.rules.list_anew();
+        for (line, rule) in lines {
+            line.reconfigure(&self.rules.slot(rule).queue())?;
         }
         Ok(())
     }
+}
 
-    pub(super) fn lines(&self) -> Vec<(usize, Line<K>)> {
-        let mut all = Vec::new();
-        for part in self.parts.iter() {
-            let lines = lock(&part.lines);
-            let lines = lines.iter();
-            all.extend(lines.map(|(address, line)| (*address, Line::new(line.clone()))));
+impl<K: Key> Forgotten<K> {
+    fn none() -> Self {
+        Self {
+            entries: Vec::new(),
+            lines: Vec::new(),
         }
-        all
+    }
+}
+
+/// A list that was long need not stay so.
+fn give_memory_back<T>(list: &mut VecDeque<T>) {
+    if list.capacity() > CHUNK && list.len() * 4 < list.capacity() {
+        list.shrink_to(list.len() * 2);
     }
 }
