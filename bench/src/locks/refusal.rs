@@ -6,7 +6,7 @@
 use std::hint::black_box;
 use std::iter;
 
-use super::goals::judge_scaling;
+use super::goals::{REFUSED, judge_scaling};
 use super::{CONTESTANTS, Counter, both_passes, keys, number, publish};
 use crate::measure::{Metric, Plan, Row, Sample, Stall, Subject, compare, median, watch_threads};
 use crate::report::{Format, short};
@@ -32,7 +32,9 @@ pub(super) fn run(plan: &Plan, format: Format) {
     let cases: Vec<_> = rows.chunks(CONTESTANTS.len()).collect();
     for (threads, rows) in THREADS.into_iter().zip(&cases) {
         let case = format!("1 full key, {}", number(threads, "thread"));
-        publish(&case, rows, iter::empty(), format);
+        let goals = if threads == 2 { REFUSED } else { &[] };
+        let verdicts = goals.iter().filter_map(|goal| goal.judge(rows));
+        publish(&case, rows, verdicts, format);
     }
     if let Format::Table = format {
         print_scaling(&cases);
