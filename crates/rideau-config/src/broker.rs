@@ -55,7 +55,7 @@ section! {
             "update = \"100ms\" },\n",
             "]",
         );
-        /// Refuses at admission by chance when waits grow.
+        /// Refuses some at once, by chance, when waits grow.
         protect: Option<meter::Pie> = None, Maybe<Protector>, Live, usual = "none",
             sample = concat!(
                 r#"{ ask = { target = "100ms", interval = "1s" }, "#,

@@ -25,7 +25,7 @@ use super::words::Quoted;
 /// }
 /// # fn of(line: &str) -> Result<u64, String> {
 /// #     let mut parser = RequestParser::default();
-/// #     let request = parser.next(line.as_bytes(), &mut 0, &Limits::default());
+/// #     let request = parser.next(line.as_bytes(), &mut 0, &RequestLimits::default());
 /// #     wait(request.unwrap().unwrap()).map_err(|mistake| mistake.to_string())
 /// # }
 /// assert_eq!(of("TAKE pg wait 200\n"), Ok(200));

@@ -33,24 +33,24 @@ pub enum Fault {
     Quotes,
     /// A line of words holds a zero byte.
     Nul,
-    /// More words than [`arguments_max`](super::Limits::arguments_max).
+    /// More words than [`arguments_max`](super::RequestLimits::arguments_max).
     Arguments {
         /// So many are allowed.
         max: usize,
     },
-    /// A word longer than [`bulk_max`](super::Limits::bulk_max).
+    /// A word longer than [`bulk_max`](super::RequestLimits::bulk_max).
     Bulk {
         /// So many bytes were announced.
         len: u64,
         /// So many are allowed.
         max: usize,
     },
-    /// An array longer than [`frame_max`](super::Limits::frame_max).
+    /// An array longer than [`frame_max`](super::RequestLimits::frame_max).
     Frame {
         /// So many bytes are allowed.
         max: usize,
     },
-    /// A line longer than [`inline_max`](super::Limits::inline_max).
+    /// A line longer than [`inline_max`](super::RequestLimits::inline_max).
     Inline {
         /// So many bytes are allowed.
         max: usize,
