@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use parking_lot::Mutex;
-use rideau_config::label;
+use rideau_config::human;
 use serde_json::{Value, json};
 use tokio::sync::broadcast;
 
@@ -128,12 +128,12 @@ impl Events {
 /// A text in one line that is not too long.
 fn brief(text: &str, max: usize) -> Cow<'_, str> {
     // Before, so that little is made of much; and after, as escapes are longer.
-    let near = match label::cut(text, max) {
-        Cow::Borrowed(text) => label::shown(text),
-        Cow::Owned(text) => Cow::Owned(label::shown(&text).into_owned()),
+    let near = match human::cut(text, max) {
+        Cow::Borrowed(text) => human::shown(text),
+        Cow::Owned(text) => Cow::Owned(human::shown(&text).into_owned()),
     };
     match near.len() > max {
-        true => Cow::Owned(label::cut(&near, max).into_owned()),
+        true => Cow::Owned(human::cut(&near, max).into_owned()),
         false => near,
     }
 }

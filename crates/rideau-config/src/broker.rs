@@ -5,10 +5,12 @@ use std::time::Duration;
 use rideau_core::{Side, broker, meter, queue, valve};
 
 use super::core_kinds::{Meters, Protector, Queue, Valve};
+use super::key::{Form, Key};
+use super::keyed::Keyed;
 use super::kinds::{Kind, Maybe, Number, Positive, Text, Word, Words, spelled};
 use super::section::Section;
 use super::shown::Rows;
-use super::table::{Form, Key, Keyed, section};
+use super::table::section;
 
 section! {
     /// A broker and its options.

@@ -6,9 +6,10 @@
 use rideau_core::{OptionError, Rule};
 use toml_edit::{Item, Value};
 
+use super::key::Key;
+use super::keyed::Keyed;
 use super::near::suggest_word;
 use super::section::{At, Entry, Section, kind_of};
-use super::table::{Key, Keyed};
 
 /// Options of which there are several kinds, each with keys of its own.
 pub(super) trait OfKinds: Keyed + Clone {

@@ -9,7 +9,7 @@ use rideau_core::meter::{self, Pie, PieSide};
 use rideau_core::queue::{self, FairOptions, Order, Overflow, Shedding};
 use rideau_core::{Flow, Lead, valve};
 
-use super::core_kinds::{FairBy, Lines, MeterTarget, Most, OrderWord, Valves, Weights};
+use super::core_words::{FairBy, Lines, MeterTarget, Most, OrderWord, Valves, Weights};
 use super::kinds::{Answer, Maybe, Number, OrNone, Positive, Span, Table, Text, Word, spelled};
 use super::table::{kinds_section, section};
 
@@ -267,8 +267,8 @@ mod tests {
     use rideau_core::{OptionError, Rule, Settings, apps, broker, pool};
 
     use super::*;
-    use crate::shown::Rows;
-    use crate::table::{Form, Key, Keyed};
+    use crate::key::{Form, Key};
+    use crate::keyed::Keyed;
 
     /// What the core makes of a kind alone.
     type Parse<T> = fn(Settings) -> Result<T, OptionError>;
@@ -282,7 +282,7 @@ mod tests {
                 assert_eq!(*kind, "least_of");
                 continue;
             };
-            for (key, value) in Rows::of(&options) {
+            for (key, value) in options.rows() {
                 let key = T::key(&key);
                 let is_value = key.usual.parse::<toml_edit::Value>().is_ok();
                 if is_value && key.name != "kind" {

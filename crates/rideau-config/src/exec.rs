@@ -4,11 +4,13 @@ use std::path::PathBuf;
 
 use rideau_process::{Ready, Signal};
 
+use super::key::{Form, Key};
+use super::keyed::Keyed;
 use super::kinds::{Answer, Kind, Maybe, Path, text_kinds};
 use super::near::suggest_word;
 use super::section::{Section, kind_of};
 use super::shown::{Rows, quoted};
-use super::table::{Form, Key, Keyed, section};
+use super::table::section;
 
 section! {
     /// How to run a process for a member.

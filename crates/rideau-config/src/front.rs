@@ -8,10 +8,11 @@ use std::time::Duration;
 
 use rideau_core::apps::{self, EvictFor};
 
-use super::kinds::{List, Made, Number, Positive, Size, Span, Word, Written, spelled};
-use super::section::{At, Section};
+use super::key::Key;
+use super::kinds::{List, Number, Positive, Size, Span, Word, Written, spelled};
+use super::section::{At, Made, Section};
 use super::server::address;
-use super::table::{Key, section};
+use super::table::section;
 
 section! {
     /// Where HTTP comes in, and what all applications share.

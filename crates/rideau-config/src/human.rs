@@ -3,10 +3,9 @@
 //!
 //! What the config reads back is written by [`show_span`](crate::show_span) instead.
 
+use std::borrow::Cow;
 use std::fmt::{self, Write};
 use std::time::Duration;
-
-use crate::label::is_wild;
 
 /// A span with as much of it as matters: `240 us`, `1.8 ms`, `41 s`, `2 h 10 min`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -98,6 +97,47 @@ impl fmt::Display for Html<'_> {
     }
 }
 
+/// A terminal does something with it other than show it, a reader takes it for the end
+/// of a line, or does not see it: controls, old and new, what turns the direction of
+/// reading, and blanks without a width.
+pub fn is_wild(letter: char) -> bool {
+    letter.is_control()
+        || matches!(
+            letter,
+            '\u{061c}' | '\u{200b}' | '\u{200e}' | '\u{200f}' | '\u{feff}'
+        )
+        || matches!(letter, '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{2069}')
+}
+
+/// A text in one line, with nothing in it that commands a terminal.
+pub fn shown(text: &str) -> Cow<'_, str> {
+    if !text.contains(is_wild) {
+        return Cow::Borrowed(text);
+    }
+    let escaped = text.chars().flat_map(|letter| {
+        let wild = is_wild(letter).then(|| letter.escape_default());
+        let tame = wild.is_none().then_some(letter);
+        wild.into_iter().flatten().chain(tame)
+    });
+    Cow::Owned(escaped.collect())
+}
+
+/// As much of a text as so many bytes have room for. An ellipsis says that there was
+/// more.
+pub fn cut(text: &str, max: usize) -> Cow<'_, str> {
+    if text.len() <= max {
+        return Cow::Borrowed(text);
+    }
+    let mut end = max.saturating_sub(ELLIPSIS.len());
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    Cow::Owned(format!("{}{ELLIPSIS}", &text[..end]))
+}
+
+/// What stands for the rest of a text.
+const ELLIPSIS: &str = "…";
+
 /// The words of a text in lines of up to this width.
 pub(super) fn wrap(text: &str, width: usize) -> Vec<String> {
     let mut lines = vec![String::new()];
@@ -167,5 +207,19 @@ mod tests {
         for (said, end) in [("so", "."), ("so?", ""), ("so.", ""), ("so!", "")] {
             assert_eq!(stop(said), end);
         }
+    }
+
+    #[test]
+    fn what_is_cut_has_an_ellipsis_and_whole_characters() {
+        assert!(matches!(cut("größe", 7), Cow::Borrowed("größe")));
+        assert_eq!(cut("größe", 6), "gr…");
+        assert_eq!(cut("large", 4), "l…");
+        assert_eq!(cut("日本", 5), "…");
+    }
+
+    #[test]
+    fn what_is_shown_stays_on_its_line() {
+        assert!(matches!(shown("größe"), Cow::Borrowed("größe")));
+        assert_eq!(shown("a\r\nb\u{1b}[2Jé"), "a\\r\\nb\\u{1b}[2Jé");
     }
 }

@@ -13,10 +13,11 @@ use std::time::Duration;
 use rideau_core::Lead;
 use toml_edit::Value;
 
+use super::key::{Form, Key};
+use super::keyed::Keyed;
 use super::near::suggest_word;
-use super::section::{Section, kind_of, not_a_span};
+use super::section::{Made, Section, kind_of, not_a_span};
 use super::shown::Rows;
-use super::table::{Form, Key, Keyed};
 use super::words::{self, SIZE_UNITS, show_size, show_span};
 
 /// A way to read and show values of type `V`.
@@ -43,9 +44,6 @@ pub(crate) trait Kind<V> {
     /// Add a row.
     fn show(value: &V, key: &Key, rows: &mut Rows);
 }
-
-/// What is made of a text, or what is wrong with that and what to write.
-pub(crate) type Made<T> = Result<T, (String, String)>;
 
 /// A value that is written as a text.
 pub(crate) trait Written: Sized {
@@ -95,11 +93,11 @@ macro_rules! text_kinds {
         $vis struct $kind;
 
         impl $crate::kinds::Kind<$type> for $kind {
-            const FORM: $crate::table::Form = $form;
+            const FORM: $crate::key::Form = $form;
 
             fn read(
                 section: &$crate::section::Section<'_>,
-                key: &$crate::table::Key,
+                key: &$crate::key::Key,
             ) -> Option<$type> {
                 let $key = key;
                 section.made(key.name, |$text| $make)
@@ -107,7 +105,7 @@ macro_rules! text_kinds {
 
             fn show(
                 $value: &$type,
-                key: &$crate::table::Key,
+                key: &$crate::key::Key,
                 rows: &mut $crate::shown::Rows,
             ) {
                 let shown: String = $show;
@@ -393,7 +391,7 @@ impl Kind<u64> for Size {
 }
 
 impl<T: Keyed + Default> Kind<T> for Table {
-    const FORM: Form = Form::Table(T::KEYS, || Rows::of(&T::default()));
+    const FORM: Form = Form::Table(T::KEYS, || T::default().rows());
 
     fn read(section: &Section<'_>, key: &Key) -> Option<T> {
         let part = section.part(key)?;

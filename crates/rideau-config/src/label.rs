@@ -3,15 +3,15 @@
 //!
 //! Names end in logs, events, tables and on the page. So they are short, and have no
 //! character that begins a line or commands a terminal. What is shown is escaped once
-//! more where it is written, see [`shown`]. Payloads are not names: they are any bytes,
-//! and bounded by `limits.frame_max` and `limits.range_data_max`.
+//! more where it is written, see [`shown`](crate::human::shown). Payloads are not names:
+//! they are any bytes, and bounded by `limits.frame_max` and `limits.range_data_max`.
 
-use std::borrow::Cow;
 use std::fmt;
 
 use rideau_core::allocator::{FIELD_LEN_MAX, KEY_LEN_MAX};
 
-use crate::Limits;
+use crate::human::is_wild;
+use crate::server::Limits;
 
 /// What a client names.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -216,47 +216,6 @@ impl fmt::Display for BadLabel {
     }
 }
 
-/// A terminal does something with it other than show it, a reader takes it for the end
-/// of a line, or does not see it: controls, old and new, what turns the direction of
-/// reading, and blanks without a width.
-pub fn is_wild(letter: char) -> bool {
-    letter.is_control()
-        || matches!(
-            letter,
-            '\u{061c}' | '\u{200b}' | '\u{200e}' | '\u{200f}' | '\u{feff}'
-        )
-        || matches!(letter, '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{2069}')
-}
-
-/// A text in one line, with nothing in it that commands a terminal.
-pub fn shown(text: &str) -> Cow<'_, str> {
-    if !text.contains(is_wild) {
-        return Cow::Borrowed(text);
-    }
-    let escaped = text.chars().flat_map(|letter| {
-        let wild = is_wild(letter).then(|| letter.escape_default());
-        let tame = wild.is_none().then_some(letter);
-        wild.into_iter().flatten().chain(tame)
-    });
-    Cow::Owned(escaped.collect())
-}
-
-/// As much of a text as so many bytes have room for. An ellipsis says that there was
-/// more.
-pub fn cut(text: &str, max: usize) -> Cow<'_, str> {
-    if text.len() <= max {
-        return Cow::Borrowed(text);
-    }
-    let mut end = max.saturating_sub(ELLIPSIS.len());
-    while !text.is_char_boundary(end) {
-        end -= 1;
-    }
-    Cow::Owned(format!("{}{ELLIPSIS}", &text[..end]))
-}
-
-/// What stands for the rest of a text.
-const ELLIPSIS: &str = "…";
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -309,19 +268,5 @@ mod tests {
             said(Label::Note, &[b'n'; 65]),
             "NOTE has 0 to 64 bytes of UTF-8 without control characters, not 65"
         );
-    }
-
-    #[test]
-    fn what_is_cut_has_an_ellipsis_and_whole_characters() {
-        assert!(matches!(cut("größe", 7), Cow::Borrowed("größe")));
-        assert_eq!(cut("größe", 6), "gr…");
-        assert_eq!(cut("large", 4), "l…");
-        assert_eq!(cut("日本", 5), "…");
-    }
-
-    #[test]
-    fn what_is_shown_stays_on_its_line() {
-        assert!(matches!(shown("größe"), Cow::Borrowed("größe")));
-        assert_eq!(shown("a\r\nb\u{1b}[2Jé"), "a\\r\\nb\\u{1b}[2Jé");
     }
 }

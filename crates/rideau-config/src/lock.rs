@@ -5,11 +5,13 @@ use std::time::Duration;
 use rideau_core::queue;
 
 use super::core_kinds::Queue;
+use super::key::{Form, Key};
+use super::keyed::Keyed;
 use super::kinds::{Kind, Number, Positive};
 use super::pattern::fits;
 use super::section::Section;
 use super::shown::Rows;
-use super::table::{Form, Key, Keyed, section};
+use super::table::section;
 
 section! {
     /// How many units each key of a pattern has.

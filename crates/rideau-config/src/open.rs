@@ -2,7 +2,9 @@
 
 use std::net::SocketAddr;
 
-use super::{Config, Listen, Member};
+use super::config::Config;
+use super::pool::Member;
+use super::server::Listen;
 
 /// Something that is open to others.
 #[derive(Clone, PartialEq, Eq, Debug)]

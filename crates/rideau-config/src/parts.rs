@@ -1,15 +1,17 @@
 //! The sections of a file: which keys each has, and what a config has of it.
 
-use super::Config;
 use super::app::AppConfig;
 use super::broker::{BrokerConfig, RegulatorConfig};
+use super::config::Config;
 use super::front::FrontConfig;
+use super::key::{Change, Effect, Form, Key, Usual, joined};
+use super::keyed::Keyed;
 use super::lock::LockRule;
-use super::pool::{GroupConfig, PoolConfig};
+use super::near::near;
+use super::pool::{GroupConfig, Member, PoolConfig};
 use super::range::{RangeConfig, StoreConfig};
 use super::server::{Limits, Log, Server, Tls};
 use super::shown::Rows;
-use super::table::{Change, Effect, Form, Key, Keyed, Usual, joined};
 use super::user::User;
 use super::view::ViewConfig;
 
@@ -54,7 +56,7 @@ macro_rules! one {
                     rows.below($name, |rows| thing.show_keys(rows));
                 }
             },
-            usual: || Rows::of(&<$type>::default()),
+            usual: || <$type>::default().rows(),
         }
     };
 }
@@ -74,7 +76,7 @@ macro_rules! named {
                     rows.below($name, fill);
                 }
             },
-            usual: || Rows::of(&<$type>::default()),
+            usual: || <$type>::default().rows(),
         }
     };
 }
@@ -137,6 +139,22 @@ pub(super) const PARTS: &[Part] = &[
 /// The section of this name.
 pub(super) fn part(name: &str) -> Option<&'static Part> {
     PARTS.iter().find(|part| part.name == name)
+}
+
+/// What to write instead of a key that is not among the known ones, if another section
+/// has it.
+pub(super) fn suggest_elsewhere(name: &str, known: &[Key]) -> Option<String> {
+    let names = |keys: &[Key]| -> Vec<&'static str> { keys.iter().map(|key| key.name).collect() };
+    let has = |keys: &[Key]| keys.iter().any(|key| key.name == name);
+    // A pool is the one thing whose parts have parts that are taken for its own.
+    if names(known) == names(Member::KEYS) && has(PoolConfig::KEYS) {
+        return Some("it belongs to the pool, not to its `member`".into());
+    }
+    let mut one = PARTS.iter().filter(|part| !part.is_named);
+    one.find_map(|part| {
+        let near = near(name, names(part.keys))?;
+        Some(format!("did you mean `{near}` under [{}]?", part.name))
+    })
 }
 
 impl Config {

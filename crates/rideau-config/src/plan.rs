@@ -5,12 +5,12 @@ mod apps;
 use std::collections::BTreeMap;
 use std::fmt::{self, Write};
 
-use super::Config;
+use super::config::Config;
 use super::human::{count, wrap};
+use super::key::{Change, Effect};
 use super::parts::{self, PARTS, Part};
 use super::pool::Member;
 use super::shown::quoted_key;
-use super::table::{Change, Effect};
 
 /// All that a new config would change.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -9,11 +9,13 @@ use super::core_kinds::{Queue, Valve};
 use super::core_read::check;
 use super::exec::Exec;
 use super::human::count;
+use super::key::{Form, Key, joined};
+use super::keyed::Keyed;
 use super::kinds::{Answer, Kind, Maybe, Number, OrNone, Positive, Span, Text, Word, spelled};
 use super::near::suggest_word;
 use super::section::Section;
 use super::shown::Rows;
-use super::table::{Form, Key, Keyed, joined, section};
+use super::table::section;
 
 section! {
     /// A pool, what its members are, and what becomes of them.
@@ -179,7 +181,7 @@ impl Member {
 impl Kind<Member> for Members {
     const FORM: Form = Form::Any(&[
         Form::Words(&["offered"]),
-        Form::Table(Member::KEYS, || Rows::of(&Exec::default())),
+        Form::Table(Member::KEYS, || Exec::default().rows()),
     ]);
 
     fn read(section: &Section<'_>, key: &Key) -> Option<Member> {

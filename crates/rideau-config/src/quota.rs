@@ -1,6 +1,6 @@
 //! What each user may have of what all share.
 
-use super::{Limits, User};
+use super::server::Limits;
 
 /// HTTP connections at a time: people, scrapers and scripts, each with a few.
 pub const HTTP_CONNECTIONS_MAX: usize = 256;
@@ -45,7 +45,7 @@ impl Quota {
 
     /// As much a user has that says nothing: never all that there is, so that others
     /// can come in.
-    const fn default(self, limits: &Limits) -> usize {
+    pub(super) const fn default(self, limits: &Limits) -> usize {
         const fn most_of(max: usize) -> usize {
             max - max / 10
         }
@@ -78,13 +78,5 @@ impl Quota {
             Self::Connections | Self::Http | Self::Sessions | Self::Streams => "close some",
             Self::Waiting => "ask again soon",
         }
-    }
-}
-
-impl User {
-    /// As much of this the user may have.
-    pub fn most(&self, quota: Quota, limits: &Limits) -> usize {
-        let said = self.quotas[quota as usize];
-        said.unwrap_or_else(|| quota.default(limits))
     }
 }

@@ -7,6 +7,8 @@ use rideau_core::allocator::{
     Class, OnExpire, Order, RangeOptions, Span, SpanError, Start, TIME_MAX,
 };
 
+use super::key::{Form, Key};
+use super::keyed::Keyed;
 use super::kinds::{
     Kind, List, Maybe, Positive, Span as TimeSpan, Word, Words, spelled, text_kinds,
 };
@@ -14,7 +16,7 @@ use super::near::suggest_word;
 use super::section::{At, Section};
 use super::server::Folder;
 use super::shown::Rows;
-use super::table::{Form, Key, Keyed, section};
+use super::table::section;
 use super::words::show_span;
 
 section! {

@@ -6,56 +6,76 @@ use std::path::Path;
 use std::sync::Arc;
 use std::{fs, io};
 
-use toml_edit::{Document, Item, TableLike};
+use toml_edit::{Document, TableLike};
 
 use super::app::AppConfig;
 use super::broker::{BrokerConfig, RegulatorConfig};
+use super::config::{Config, Env};
 use super::fault::Faults;
+use super::keyed::Keyed;
 use super::lock::LockRule;
-use super::parts::{LATER, PARTS, Part, part};
+use super::parts::{LATER, PARTS, Part, suggest_elsewhere};
 use super::pool::{GroupConfig, PoolConfig};
 use super::range::{RangeConfig, StoreConfig};
 use super::rules;
-use super::section::{At, Notes, Section, kind_of, suggest};
+use super::section::{Notes, Section, suggest};
+use super::sections::{Named, Sections, check_name, keys_of};
 use super::server::{Limits, Tls};
-use super::table::{Key, Keyed};
 use super::user::User;
 use super::view::ViewConfig;
-use super::{Config, Env};
-use crate::label::is_wild;
 
 /// Whether files that the file names are looked for.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Look {
+enum Look {
     Within,
     Around,
 }
 
-/// The tables of one named section.
-pub(super) type Named<'a> = Vec<(&'a str, Section<'a>)>;
+impl Config {
+    /// The config in a text. `file` is how faults call it, `env` has the
+    /// variables that the text names.
+    ///
+    /// What a section does not say has its default; pools, brokers and locks
+    /// are only those of the text. No other file is looked at.
+    ///
+    /// # Errors
+    ///
+    /// All that is wrong with it, if anything is an error.
+    pub fn parse(text: &str, file: &str, env: Env<'_>) -> Result<Self, Faults> {
+        let (config, faults) = read(text, file, env, Look::Within);
+        config.ok_or(faults)
+    }
 
-/// The sections of a file, opened.
-pub(super) struct Sections<'a> {
-    pub(super) server: Option<Section<'a>>,
-    pub(super) limits: Option<Section<'a>>,
-    pub(super) tls: Option<Section<'a>>,
-    log: Option<Section<'a>>,
-    store: Option<Section<'a>>,
-    pub(super) users: Named<'a>,
-    pub(super) pools: Named<'a>,
-    pub(super) groups: Named<'a>,
-    pub(super) brokers: Named<'a>,
-    pub(super) regulators: Named<'a>,
-    pub(super) locks: Named<'a>,
-    pub(super) ranges: Named<'a>,
-    pub(super) views: Named<'a>,
-    pub(super) front: Option<Section<'a>>,
-    pub(super) apps: Named<'a>,
+    /// As [`parse`](Self::parse), and look whether the files that it names can
+    /// be read. Warnings are there even if nothing is an error.
+    pub fn check(text: &str, file: &str, env: Env<'_>) -> (Option<Self>, Faults) {
+        read(text, file, env, Look::Around)
+    }
+
+    /// The pool whose keys stand in a text, for one that is added at run time:
+    /// `member = { list = ["a"] }`.
+    ///
+    /// # Errors
+    ///
+    /// All that is wrong with it or its name.
+    pub fn parse_pool(&self, name: &str, text: &str, env: Env<'_>) -> Result<PoolConfig, Faults> {
+        read_pool(name, text, env, &self.limits)
+    }
+
+    /// The range whose keys stand in a text, for one that is added at run time:
+    /// `values = ["1-999"]`.
+    ///
+    /// # Errors
+    ///
+    /// All that is wrong with it or its name.
+    pub fn parse_range(&self, name: &str, text: &str, env: Env<'_>) -> Result<RangeConfig, Faults> {
+        read_range(name, text, env, self)
+    }
 }
 
 /// The config in `text`, if it can be used, and all that is wrong with it.
-pub(super) fn read(text: &str, file: &str, env: Env<'_>, look: Look) -> (Option<Config>, Faults) {
-    let notes = Notes::new(text, env);
+fn read(text: &str, file: &str, env: Env<'_>, look: Look) -> (Option<Config>, Faults) {
+    let notes = Notes::new(text, env, suggest_elsewhere);
     let config = match Document::parse(text) {
         Ok(document) => Some(config(&notes, document.as_table(), look)),
         Err(error) => {
@@ -69,18 +89,13 @@ pub(super) fn read(text: &str, file: &str, env: Env<'_>, look: Look) -> (Option<
 }
 
 /// The pool whose keys stand in `text`, without a header.
-pub(super) fn read_pool(
-    name: &str,
-    text: &str,
-    env: Env<'_>,
-    limits: &Limits,
-) -> Result<PoolConfig, Faults> {
+fn read_pool(name: &str, text: &str, env: Env<'_>, limits: &Limits) -> Result<PoolConfig, Faults> {
     let read = |section: &Section<'_>| PoolConfig::read(name, section);
     read_alone(("pool", name), text, env, limits, read)
 }
 
 /// The range whose keys stand in `text`, without a header.
-pub(super) fn read_range(
+fn read_range(
     name: &str,
     text: &str,
     env: Env<'_>,
@@ -98,7 +113,7 @@ fn read_alone<T>(
     limits: &Limits,
     read: impl FnOnce(&Section<'_>) -> Option<T>,
 ) -> Result<T, Faults> {
-    let notes = Notes::new(text, env);
+    let notes = Notes::new(text, env, suggest_elsewhere);
     check_name(&notes, kind, name, &(0..0), limits.name_len_max);
     let thing = match Document::parse(text) {
         Ok(document) => {
@@ -197,45 +212,7 @@ fn check_top(notes: &Notes<'_>, root: &dyn TableLike) {
     }
 }
 
-impl<'a> Sections<'a> {
-    fn open(notes: &'a Notes<'a>, root: &'a dyn TableLike) -> Self {
-        let top = Section::all(notes, root, 0..0);
-        let one = |name: &str| {
-            let entry = top.entry(name)?;
-            let what = format!("[{name}]");
-            let Some(table) = entry.item.as_table_like() else {
-                note_no_table(notes, name, entry.item, entry.key_at.clone());
-                return None;
-            };
-            let at = entry.key_at.clone();
-            Some(Section::open(notes, table, at, &what, keys_of(name)))
-        };
-        let limits = one("limits");
-        let name_len_max = limits.as_ref().and_then(|limits| {
-            let given = limits.entry("name_len_max")?.item.as_integer()?;
-            usize::try_from(given).ok()
-        });
-        let name_len_max = name_len_max.unwrap_or(Limits::default().name_len_max);
-        let named = |name: &str| named(&top, name, name_len_max);
-        Self {
-            server: one("server"),
-            limits,
-            tls: one("tls"),
-            log: one("log"),
-            store: one("store"),
-            users: named("user"),
-            pools: named("pool"),
-            groups: named("group"),
-            brokers: named("broker"),
-            regulators: named("regulator"),
-            locks: named("lock"),
-            ranges: named("range"),
-            views: named("view"),
-            front: one("front"),
-            apps: named("app"),
-        }
-    }
-
+impl Sections<'_> {
     fn config(&self) -> Config {
         let pools: Vec<_> = all(&self.pools, PoolConfig::read).flatten().collect();
         let mut groups: Vec<_> = all(&self.groups, GroupConfig::read).collect();
@@ -299,99 +276,4 @@ where
     T: 'a,
 {
     named.iter().map(move |(name, section)| read(name, section))
-}
-
-fn note_no_table(notes: &Notes<'_>, name: &str, item: &Item, at: At) {
-    let message = format!("`{name}` is {}, and has to be a section", kind_of(item));
-    notes.error(at, message, format!("write [{name}] on a line of its own"));
-}
-
-/// The keys of a section.
-fn keys_of(name: &str) -> &'static [Key] {
-    part(name).map_or(&[], |part| part.keys)
-}
-
-/// The tables `[kind.NAME]`, each with what it inherits.
-fn named<'a>(top: &Section<'a>, kind: &str, name_len_max: usize) -> Named<'a> {
-    let notes = top.notes;
-    let Some(entry) = top.entry(kind) else {
-        return Vec::new();
-    };
-    let Some(table) = entry.item.as_table_like() else {
-        note_no_table(notes, kind, entry.item, entry.key_at.clone());
-        return Vec::new();
-    };
-    let mut named: Named<'a> = Vec::new();
-    for entry in Section::all(notes, table, entry.key_at.clone()).entries {
-        let at = entry.key_at.clone();
-        let Some(table) = entry.item.as_table_like() else {
-            let message = format!("`{}` stands in [{kind}], where only names do", entry.name);
-            notes.error(at, message, format!("write [{kind}.NAME] above it"));
-            continue;
-        };
-        check_name(notes, kind, entry.name, &at, name_len_max);
-        let what = format!("[{kind}.{}]", entry.name);
-        let section = Section::open(notes, table, at, &what, keys_of(kind));
-        named.push((entry.name, section));
-    }
-    inherit(notes, kind, named)
-}
-
-/// Give each table what those it is like have and it has not.
-fn inherit<'a>(notes: &Notes<'_>, kind: &str, mut named: Named<'a>) -> Named<'a> {
-    let place = |named: &Named<'_>, name: &str| named.iter().position(|(other, _)| *other == name);
-    let like = |section: &Section<'_>| Some((section.text("like")?, section.at("like")));
-    let origins: Vec<_> = named.iter().map(|(_, section)| like(section)).collect();
-    // Each takes only from what stands in the file, so the order is no matter.
-    let own: Vec<_> = named
-        .iter()
-        .map(|(_, section)| section.entries.clone())
-        .collect();
-    for at in 0..named.len() {
-        let mut chain = vec![at];
-        let mut next = origins[at].clone();
-        while let Some((name, like_at)) = next {
-            let Some(other) = place(&named, &name) else {
-                let names = named.iter().map(|(other, _)| *other);
-                let names = names.filter(|other| *other != named[at].0);
-                let message = format!("there is no {kind} `{name}` to be like");
-                notes.error(like_at, message, suggest(&name, names));
-                break;
-            };
-            if chain.contains(&other) {
-                let message = format!("{kind} `{}` is like itself", named[other].0);
-                notes.error(like_at, message, "`like` has to end somewhere");
-                break;
-            }
-            chain.push(other);
-            let parent = Section {
-                notes: named[at].1.notes,
-                at: like_at,
-                entries: own[other].clone(),
-            };
-            named[at].1.inherit(&parent);
-            next = origins[other].clone();
-        }
-    }
-    named
-}
-
-fn check_name(notes: &Notes<'_>, kind: &str, name: &str, at: &At, len_max: usize) {
-    let is_pattern = kind == "lock";
-    let is_bad = |c: char| {
-        c.is_whitespace() || is_wild(c) || c == '"' || (!is_pattern && (c == '*' || c == '@'))
-    };
-    let bad = if is_pattern { "" } else { ", * or @" };
-    if name.is_empty() {
-        let message = format!("a {kind} has an empty name");
-        notes.error(at.clone(), message, "give it one");
-    } else if name.contains(is_bad) {
-        let message = format!("the name {name:?} has letters that names cannot have");
-        let hint = format!("no spaces, quotes{bad}");
-        notes.error(at.clone(), message, hint);
-    } else if name.len() > len_max {
-        let message = format!("the name is {} bytes long", name.len());
-        let hint = format!("limits.name_len_max is {len_max}");
-        notes.error(at.clone(), message, hint);
-    }
 }

@@ -3,10 +3,10 @@
 //! They stand between two comments, `<!-- keys: front -->` and `<!-- end of keys -->`. The
 //! first names a section, and perhaps which of its keys: `<!-- keys: user *_max -->`.
 
+use super::key::{Effect, Form, Key, Usual};
 use super::kinds::{counted, grouped};
 use super::parts::{PARTS, part};
 use super::shown::{rows_below, value_of};
-use super::table::{Effect, Form, Key, Usual};
 use super::words::show_size;
 
 const BEGIN: &str = "<!-- keys: ";

@@ -4,11 +4,11 @@ mod apps;
 
 use std::net::SocketAddr;
 
-use super::Config;
+use super::config::Config;
 use super::front::FrontConfig;
 use super::pattern::fits;
-use super::read::{Named, Sections};
 use super::section::{At, Notes, Section, suggest};
+use super::sections::{Named, Sections};
 use super::server::{OPEN_TO_ANYONE, Server};
 use super::user::OPERATOR;
 

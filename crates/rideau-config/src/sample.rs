@@ -1,10 +1,10 @@
 //! The sample file: every key, with what it is for and its default.
 
 use super::human::wrap;
+use super::key::{Change, Effect, Form, Key};
 use super::kinds::counted;
 use super::parts::{Part, part};
 use super::shown::{quoted, quoted_key, value_of};
-use super::table::{Change, Effect, Form, Key};
 
 /// A section of the sample file.
 struct Page {

@@ -2,10 +2,10 @@
 
 use toml_edit::Value;
 
+use super::key::{Effect, Form, Key};
 use super::parts::PARTS;
 use super::reference::shared;
 use super::shown::{rows_below, value_of};
-use super::table::{Effect, Form, Key};
 use super::words::show_size;
 
 /// The name of the version of JSON schemas that editors for TOML know.

@@ -10,15 +10,18 @@ use std::path::PathBuf;
 use toml_edit::{Item, TableLike, Value};
 
 use super::fault::{Fault, Level};
-use super::kinds::Made;
+use super::key::Key;
 use super::near::near;
-use super::parts::PARTS;
-use super::pool::{Member, PoolConfig};
-use super::table::{Key, Keyed};
 use super::words::{self, SPAN_UNITS, Unfilled};
 
 /// Bytes of the file.
 pub(super) type At = Range<usize>;
+
+/// What is made of a text, or what is wrong with that and what to write.
+pub(crate) type Made<T> = Result<T, (String, String)>;
+
+/// What to write instead of a key that is known elsewhere, and not among these.
+pub(super) type Elsewhere = fn(name: &str, known: &[Key]) -> Option<String>;
 
 /// What is shorter is no secret, and stands in too many texts by chance.
 const SECRET_LEN_MIN: usize = 4;
@@ -29,6 +32,7 @@ const FAULTS_MAX: usize = 100;
 pub(super) struct Notes<'a> {
     pub(super) text: &'a str,
     env: &'a dyn Fn(&str) -> Option<String>,
+    elsewhere: Elsewhere,
     faults: RefCell<Vec<Fault>>,
     more: Cell<usize>,
     files: RefCell<Vec<(PathBuf, At)>>,
@@ -71,10 +75,15 @@ pub(super) struct Entry<'a> {
 }
 
 impl<'a> Notes<'a> {
-    pub(super) fn new(text: &'a str, env: &'a dyn Fn(&str) -> Option<String>) -> Self {
+    pub(super) fn new(
+        text: &'a str,
+        env: &'a dyn Fn(&str) -> Option<String>,
+        elsewhere: Elsewhere,
+    ) -> Self {
         Self {
             text,
             env,
+            elsewhere,
             faults: RefCell::default(),
             more: Cell::default(),
             files: RefCell::default(),
@@ -208,6 +217,21 @@ impl<'a> Notes<'a> {
         })
     }
 
+    /// Which key was probably meant, here or elsewhere.
+    fn suggest_key(&self, name: &str, known: &[Key]) -> String {
+        let names = || known.iter().map(|key| key.name);
+        if let Some(near) = near(name, names()) {
+            return format!("did you mean `{near}`?");
+        }
+        let has = |key: &Key| key.below().iter().any(|below| below.name == name);
+        if let Some(above) = known.iter().find(|key| has(key)) {
+            return format!("it belongs below: {} = {{ {name} = … }}", above.name);
+        }
+        let elsewhere = (self.elsewhere)(name, known);
+        elsewhere
+            .unwrap_or_else(|| format!("known here: {}", names().collect::<Vec<_>>().join(", ")))
+    }
+
     fn note(&self, level: Level, at: At, message: String, hint: String) {
         let (message, hint) = (self.without_values(message), self.without_values(hint));
         let mut faults = self.faults.borrow_mut();
@@ -238,7 +262,7 @@ impl<'a> Section<'a> {
             let is_known = known.iter().any(|key| key.name == entry.name);
             if !is_known {
                 let message = format!("unknown key `{}` in {what}", entry.name);
-                let hint = suggest_key(entry.name, known);
+                let hint = notes.suggest_key(entry.name, known);
                 notes.error(entry.key_at.clone(), message, hint);
             }
             is_known
@@ -398,29 +422,6 @@ pub(super) fn suggest<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> S
     match near(name, known.iter().copied()) {
         Some(near) => format!("did you mean `{near}`?"),
         None => format!("known here: {}", known.join(", ")),
-    }
-}
-
-/// Which key was probably meant, here or elsewhere.
-pub(super) fn suggest_key(name: &str, known: &[Key]) -> String {
-    let names = |keys: &[Key]| -> Vec<&'static str> { keys.iter().map(|key| key.name).collect() };
-    let is_near = |keys: &[Key]| near(name, names(keys));
-    if let Some(near) = is_near(known) {
-        return format!("did you mean `{near}`?");
-    }
-    let has = |keys: &[Key]| keys.iter().any(|key| key.name == name);
-    if let Some(above) = known.iter().find(|key| has(key.below())) {
-        return format!("it belongs below: {} = {{ {name} = … }}", above.name);
-    }
-    // A pool is the one thing whose parts have parts that are taken for its own.
-    if names(known) == names(Member::KEYS) && has(PoolConfig::KEYS) {
-        return "it belongs to the pool, not to its `member`".into();
-    }
-    let one = PARTS.iter().filter(|part| !part.is_named);
-    let elsewhere = one.filter_map(|part| Some((part.name, is_near(part.keys)?)));
-    match elsewhere.into_iter().next() {
-        Some((part, near)) => format!("did you mean `{near}` under [{part}]?"),
-        None => format!("known here: {}", names(known).join(", ")),
     }
 }
 

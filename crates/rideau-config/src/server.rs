@@ -7,13 +7,15 @@ use std::time::Duration;
 
 use rideau_core::allocator;
 
+use super::key::{Form, Key};
+use super::keyed::Keyed;
 use super::kinds::{
-    Answer, Kind, List, Made, Maybe, Number, OrNone, Path, Positive, Size, Span, Table, Text, Word,
+    Answer, Kind, List, Maybe, Number, OrNone, Path, Positive, Size, Span, Table, Text, Word,
     Words, Written, spelled, text_kinds,
 };
-use super::section::{At, Section};
+use super::section::{At, Made, Section};
 use super::shown::Rows;
-use super::table::{Form, Key, Keyed, section};
+use super::table::section;
 use super::words::{show_span, span};
 
 section! {

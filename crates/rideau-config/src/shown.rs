@@ -7,7 +7,6 @@
 use std::sync::Arc;
 
 use super::section::Unexpanded;
-use super::table::Keyed;
 
 /// Rows as they are collected: the path, and the value as TOML.
 #[derive(Default)]
@@ -25,13 +24,6 @@ impl Rows {
             unexpanded: Arc::clone(unexpanded),
             ..Self::default()
         }
-    }
-
-    /// The rows of one thing, as paths below it.
-    pub(crate) fn of(thing: &impl Keyed) -> Vec<(String, String)> {
-        let mut rows = Self::default();
-        thing.show_keys(&mut rows);
-        rows.rows
     }
 
     pub(crate) fn into_rows(self) -> Vec<(String, String)> {
@@ -78,10 +70,10 @@ impl Rows {
     }
 
     /// An array of tables, each on its own.
-    pub(crate) fn tables<T: Keyed>(&mut self, key: &str, all: &[T]) {
+    pub(crate) fn tables<T>(&mut self, key: &str, all: &[T], show: fn(&T, &mut Self)) {
         let table = |one: &T| {
             let mut rows = Self::new(&self.unexpanded);
-            one.show_keys(&mut rows);
+            show(one, &mut rows);
             inline(&rows.rows)
         };
         let all: Vec<_> = all.iter().map(table).collect();

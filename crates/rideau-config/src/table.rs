@@ -4,219 +4,6 @@
 //! counts, its bounds and a sentence. Reading, rows, plans, the sample file, the tables
 //! of the docs and the schema are made of it.
 
-use super::section::Section;
-use super::shown::Rows;
-
-/// What it takes for a change of a key to count.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Change {
-    /// It counts at once, and no client loses a place or a lease.
-    Live,
-    /// It counts after the next start.
-    Restart,
-}
-
-/// What a change of a key takes effect on.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Effect {
-    /// All there is, at once.
-    Live,
-    /// The server, after its next start.
-    Restart,
-    /// Connections that are made from then on.
-    Connections,
-    /// Requests that come from then on.
-    Requests,
-    /// Processes of applications, which are replaced for it.
-    Replaced,
-    /// Processes of applications that are started from then on.
-    Started,
-    /// Values of ranges that are given out from then on.
-    Given,
-    /// The same, and those that are renewed.
-    Renewed,
-}
-
-/// The rows of something that is told nothing.
-pub(crate) type Usual = fn() -> Vec<(String, String)>;
-
-/// What the value of a key may be.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Form {
-    /// Any text.
-    Text,
-    /// The path of a file or folder.
-    Path,
-    /// An address and a port.
-    Address,
-    /// One of these words.
-    Words(&'static [&'static str]),
-    /// True or false.
-    Answer,
-    /// A whole number within the bounds of its key.
-    Number,
-    /// A span of time.
-    Span,
-    /// A span of time that is not zero.
-    Positive,
-    /// A span of time that may be negative.
-    Lead,
-    /// A size in bytes within the bounds of its key.
-    Size,
-    /// A list of these, or one alone.
-    List(&'static Self),
-    /// A table of these keys, with what counts if it says nothing.
-    Table(&'static [Key], Usual),
-    /// A table whose names are the file's own, each with one of these.
-    Names(&'static Self),
-    /// A table of these keys that several sections have.
-    Shared(&'static str, &'static [Key], Usual),
-    /// Such a table within itself.
-    Again(&'static str),
-    /// Any of these.
-    Any(&'static [Self]),
-}
-
-/// A key of the config and all that is said of it.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Key {
-    pub(crate) name: &'static str,
-    pub(crate) form: Form,
-    pub(crate) effect: Effect,
-    /// What it is for. Its lines are those of the comment above the row.
-    pub(crate) help: &'static [&'static str],
-    /// The least and the most of a number or a size.
-    pub(crate) bounds: (u64, u64),
-    /// What the sample file says, if that is not the default.
-    pub(crate) sample: &'static str,
-    /// What the default is, where a value does not say it.
-    pub(crate) usual: &'static str,
-    /// What stands above it in the sample file.
-    pub(crate) above: &'static str,
-}
-
-/// Something whose keys are rows.
-pub(crate) trait Keyed: Sized {
-    /// The rows.
-    const KEYS: &'static [Key];
-
-    /// Read each key that is there, and note what is wrong.
-    fn read_keys(&mut self, section: &Section<'_>);
-
-    /// Show each key.
-    fn show_keys(&self, rows: &mut Rows);
-
-    /// Take the value of a key from another.
-    fn reset_key(&mut self, name: &str, from: &Self) {
-        let _ = (name, from);
-    }
-
-    /// The row of a key.
-    fn key(name: &str) -> &'static Key {
-        let found = Self::KEYS.iter().find(|key| key.name == name);
-        found.expect("it is one of the rows")
-    }
-}
-
-impl Effect {
-    /// Whether it counts without a restart.
-    pub(crate) const fn change(self) -> Change {
-        match self {
-            Self::Restart => Change::Restart,
-            _ => Change::Live,
-        }
-    }
-
-    /// In a sentence.
-    pub(crate) const fn sentence(self) -> &'static str {
-        match self {
-            Self::Live => "At once.",
-            Self::Restart => "Counts after the next start.",
-            Self::Connections => "For new connections.",
-            Self::Requests => "From the next request on.",
-            Self::Replaced => "New processes are started one after the other; requests go on.",
-            Self::Started => "For processes that are started from then on.",
-            Self::Given => "For values that are given out from then on.",
-            Self::Renewed => "For values that are given out or renewed from then on.",
-        }
-    }
-}
-
-impl Key {
-    /// What a row does not say.
-    pub(crate) const BARE: Self = Self {
-        name: "",
-        form: Form::Text,
-        effect: Effect::Live,
-        help: &[],
-        bounds: (0, u64::MAX),
-        sample: "",
-        usual: "",
-        above: "",
-    };
-
-    /// The keys below it.
-    pub(crate) const fn below(&self) -> &'static [Self] {
-        self.form.keys()
-    }
-
-    /// What it is for, in one line.
-    pub(crate) fn sentence(&self) -> String {
-        let lines = self.help.iter().map(|line| line.trim());
-        lines.collect::<Vec<_>>().join(" ")
-    }
-}
-
-impl Form {
-    /// The keys of a table.
-    pub(crate) const fn keys(&self) -> &'static [Key] {
-        match self {
-            Self::Table(keys, _) | Self::Shared(_, keys, _) => keys,
-            Self::List(form) => form.keys(),
-            Self::Any(forms) => {
-                let mut at = 0;
-                while at < forms.len() {
-                    let keys = forms[at].keys();
-                    if !keys.is_empty() {
-                        return keys;
-                    }
-                    at += 1;
-                }
-                &[]
-            }
-            _ => &[],
-        }
-    }
-}
-
-/// The keys of several tables as those of one. `N` is how many they are.
-pub(crate) const fn join<const N: usize>(tables: &[&[Key]]) -> [Key; N] {
-    let mut all = [Key::BARE; N];
-    let (mut table, mut len) = (0, 0);
-    while table < tables.len() {
-        let mut at = 0;
-        while at < tables[table].len() {
-            all[len] = tables[table][at];
-            len += 1;
-            at += 1;
-        }
-        table += 1;
-    }
-    assert!(len == N, "no key is missing");
-    all
-}
-
-/// The keys of several tables as those of one.
-macro_rules! joined {
-    ($($table:expr),+ $(,)?) => {
-        const {
-            const N: usize = 0 $(+ ($table as &[$crate::table::Key]).len())+;
-            const ALL: [$crate::table::Key; N] = $crate::table::join(&[$($table),+]);
-            &ALL as &'static [$crate::table::Key]
-        }
-    };
-}
-
 /// A struct whose fields are keys of the config. Each row is
 ///
 /// ```text
@@ -224,9 +11,9 @@ macro_rules! joined {
 /// name: Type = default, Kind, Effect, attribute = value;
 /// ```
 ///
-/// and becomes a field, its default, and a [`Key`]. The attributes are fields of the
-/// key. A row `name => (path): Type, …` is a key whose value lies deeper, and the path
-/// `self` one whose kind knows the whole struct. What stands in
+/// and becomes a field, its default, and a [`Key`](crate::key::Key). The attributes are
+/// fields of the key. A row `name => (path): Type, …` is a key whose value lies deeper,
+/// and the path `self` one whose kind knows the whole struct. What stands in
 /// `plain { … }` is a field without a key, and what stands in `flatten { … }` a field
 /// whose keys stand in the same table, behind the others.
 macro_rules! section {
@@ -313,21 +100,21 @@ macro_rules! section {
         }
         $($more:item)?
     ) => {
-        impl $crate::table::Keyed for $thing {
-            const KEYS: &'static [$crate::table::Key] = $crate::table::joined!(
+        impl $crate::keyed::Keyed for $thing {
+            const KEYS: &'static [$crate::key::Key] = $crate::key::joined!(
                 &[$(
-                    $crate::table::Key {
+                    $crate::key::Key {
                         $($attribute: $value,)*
-                        ..$crate::table::Key {
+                        ..$crate::key::Key {
                             name: stringify!($name),
                             form: <$kind as $crate::kinds::Kind<$($type)? $($at)?>>::FORM,
-                            effect: $crate::table::Effect::$effect,
+                            effect: $crate::key::Effect::$effect,
                             help: &[$($help),+],
-                            ..$crate::table::Key::BARE
+                            ..$crate::key::Key::BARE
                         }
                     },
                 )*]
-                $(, <$flat_type as $crate::table::Keyed>::KEYS)*
+                $(, <$flat_type as $crate::keyed::Keyed>::KEYS)*
             );
 
             fn read_keys(&mut self, section: &$crate::section::Section<'_>) {
@@ -338,7 +125,7 @@ macro_rules! section {
                     let read = <$kind as $crate::kinds::Kind<$($type)? $($at)?>>::read_into;
                     read(place, section, key);
                 )*
-                $($crate::table::Keyed::read_keys(&mut self.$flat, section);)*
+                $($crate::keyed::Keyed::read_keys(&mut self.$flat, section);)*
             }
 
             fn show_keys(&self, rows: &mut $crate::shown::Rows) {
@@ -348,7 +135,7 @@ macro_rules! section {
                     let value = &$crate::table::section!(@place self $name [$($path)?]);
                     <$kind as $crate::kinds::Kind<$($type)? $($at)?>>::show(value, key, rows);
                 )*
-                $($crate::table::Keyed::show_keys(&self.$flat, rows);)*
+                $($crate::keyed::Keyed::show_keys(&self.$flat, rows);)*
             }
 
             $($more)?
@@ -396,25 +183,25 @@ macro_rules! kinds_section {
             )*
         }
     ) => {
-        impl $crate::table::Keyed for $($thing)::+ {
-            const KEYS: &'static [$crate::table::Key] = &[
-                $crate::table::Key {
+        impl $crate::keyed::Keyed for $($thing)::+ {
+            const KEYS: &'static [$crate::key::Key] = &[
+                $crate::key::Key {
                     $($kind_attribute: $said,)*
-                    ..$crate::table::Key {
+                    ..$crate::key::Key {
                         name: "kind",
-                        form: $crate::table::Form::Words($kinds),
+                        form: $crate::key::Form::Words($kinds),
                         help: &[$($kind_help),+],
-                        ..$crate::table::Key::BARE
+                        ..$crate::key::Key::BARE
                     }
                 },
                 $(
-                    $crate::table::Key {
+                    $crate::key::Key {
                         $($attribute: $value,)*
-                        ..$crate::table::Key {
+                        ..$crate::key::Key {
                             name: stringify!($name),
                             form: <$kind as $crate::kinds::Kind<$type>>::FORM,
                             help: &[$($help),+],
-                            ..$crate::table::Key::BARE
+                            ..$crate::key::Key::BARE
                         }
                     },
                 )*
@@ -476,7 +263,7 @@ macro_rules! kinds_section {
     };
 }
 
-pub(crate) use {joined, kinds_section, section};
+pub(crate) use {kinds_section, section};
 
 #[cfg(test)]
 mod tests {
@@ -484,10 +271,11 @@ mod tests {
 
     use toml_edit::Document;
 
-    use super::*;
     use crate::fault::Faults;
+    use crate::key::Effect;
+    use crate::keyed::Keyed;
     use crate::kinds::{Maybe, Number, OrNone, Positive, Table, Text};
-    use crate::section::Notes;
+    use crate::section::{Notes, Section};
 
     section! {
         /// A kettle.
@@ -534,7 +322,7 @@ mod tests {
     }
 
     fn read(text: &str) -> (Kettle, String) {
-        let notes = Notes::new(text, &|_| None);
+        let notes = Notes::new(text, &|_| None, |_, _| None);
         let document = Document::parse(text).unwrap();
         let section = Section::open(&notes, document.as_table(), 0..0, "a kettle", Kettle::KEYS);
         let mut kettle = Kettle::default();
@@ -569,7 +357,7 @@ mod tests {
             (kettle.cups, kettle.stand.heat, kettle.lid.holes),
             (9, 7, 3)
         );
-        let rows = Rows::of(&kettle);
+        let rows = kettle.rows();
         let rows: Vec<_> = rows
             .iter()
             .map(|(key, value)| format!("{key}={value}"))

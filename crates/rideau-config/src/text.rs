@@ -2,13 +2,13 @@
 //!
 //! Whether the new value is a good one is for [`Config::parse`] to say.
 //!
-//! [`Config::parse`]: super::Config::parse
+//! [`Config::parse`]: super::config::Config::parse
 
 use std::fmt;
 
 use toml_edit::{DocumentMut, Item, Key, Table, Value};
 
-use super::Config;
+use super::config::Config;
 use super::near::near;
 use super::parts::{PARTS, effect, part};
 use super::user::KINDS;

@@ -4,14 +4,17 @@ use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use super::kinds::{Kind, List, Made, Maybe, Number, Path, Written};
+use super::key::{Form, Key};
+use super::keyed::Keyed;
+use super::kinds::{Kind, List, Maybe, Number, Path, Written};
 use super::near::suggest_word;
 use super::password::{Hash, HashFault, MEMORY_MAX, PASSES_MAX};
 use super::pattern::fits;
 use super::quota::Quota;
-use super::section::{At, Section};
+use super::section::{At, Made, Section};
+use super::server::Limits;
 use super::shown::Rows;
-use super::table::{Form, Key, Keyed, section};
+use super::table::section;
 
 /// More than this is no quota.
 const QUOTA_MAX: u64 = 10_000_000;
@@ -142,6 +145,12 @@ pub fn is_control(right: &str) -> bool {
 pub const CONTROL: &[&str] = &["pool", "range", "app", "config", "client", "monitor"];
 
 impl User {
+    /// As much of this the user may have.
+    pub fn most(&self, quota: Quota, limits: &Limits) -> usize {
+        let said = self.quotas[quota as usize];
+        said.unwrap_or_else(|| quota.default(limits))
+    }
+
     /// A user who may do everything, known by other ways than a password.
     pub fn everything(name: &str) -> Self {
         Self {

@@ -14,7 +14,6 @@ use rustix::fs::getxattr;
 use rustix::process::geteuid;
 
 use super::procfs::{self, Seen};
-use super::run_folder::Place;
 
 /// What all of our names begin with.
 const NAME: &str = "rideau-";
@@ -23,9 +22,8 @@ const END_EVERY: Duration = Duration::from_millis(10);
 const END_TIMES: usize = 100;
 
 /// A new cgroup for a child, if there can be one.
-pub(super) fn make(place: &Place) -> Option<PathBuf> {
-    let parent = place.cgroup()?;
-    let cgroup = parent.join(format!("{}{}", prefix(), place.id));
+pub(super) fn make(parent: Option<&Path>, id: u64) -> Option<PathBuf> {
+    let cgroup = parent?.join(format!("{}{id}", prefix()));
     // One of the same name is empty: every process in it has been ended.
     let _ = fs::remove_dir(&cgroup);
     fs::create_dir(&cgroup).ok()?;

@@ -10,8 +10,8 @@ use std::io;
 use rustix::process::{getegid, geteuid};
 use serde::{Deserialize, Serialize};
 
-use super::report::StartStep;
 use super::start_error::StartError;
+use super::start_step::StartStep;
 
 /// The user and the group that a child runs as.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]

@@ -23,7 +23,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::credentials::Credentials;
 use super::program::ResourceLimits;
-use super::report::StartStep;
+use super::start_step::StartStep;
 
 /// What comes first on the socket, with the listener or without.
 const GREETING: &[u8] = b"r";

@@ -17,10 +17,11 @@ use super::exec_request::{Complaint, ExecRequest, greet};
 use super::group::Custody;
 use super::open_files;
 use super::pre_exec;
+use super::process_list::MARK;
 use super::program::{Listen, Own, Program};
-use super::report::StartStep;
-use super::run_folder::{MARK, Place};
+use super::run_folder::Place;
 use super::start_error::StartError;
+use super::start_step::StartStep;
 
 /// What a child may know of the daemon's environment. Passwords stand in there.
 const PASSED_ON: [&str; 4] = ["PATH", "HOME", "LANG", "TZ"];
@@ -76,7 +77,7 @@ pub(super) fn prepare(
         new_privileges: program.new_privileges,
         limits: program.limits,
         files_usual: open_files::usual(),
-        cgroup: cgroup::make(place).map(Into::into),
+        cgroup: cgroup::make(place.cgroup(), place.id).map(Into::into),
         parent: i32::try_from(id()).unwrap_or_default(),
     })
 }

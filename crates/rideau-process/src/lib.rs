@@ -32,10 +32,13 @@ mod readiness;
 mod reaper;
 mod report;
 mod run_folder;
+mod run_lock;
+mod run_records;
 mod signal;
 mod sock_diag;
 mod spawner;
 mod start_error;
+mod start_step;
 
 use std::fmt;
 use std::io;
@@ -54,10 +57,11 @@ pub use open_files::{open_files_max, raise_open_files};
 pub use pre_exec::stage;
 pub use process_list::{ProcessList, Usage};
 pub use program::{Listen, Program, Ready, ResourceLimits, Whom};
-pub use report::{StartReport, StartStep, StepTime};
+pub use report::{StartReport, StepTime};
 pub use run_folder::RunFolder;
 pub use signal::{Exit, Signal};
 pub use start_error::StartError;
+pub use start_step::StartStep;
 
 use child_task::{ChildTask, Life, Watched};
 use credentials::Credentials;

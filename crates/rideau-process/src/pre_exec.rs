@@ -29,7 +29,7 @@ use super::credentials::Credentials;
 use super::exec_request::{Complaint, ExecRequest, greeted};
 use super::program::ResourceLimits;
 use super::reaper;
-use super::report::StartStep;
+use super::start_step::StartStep;
 
 /// The word that makes the program a stage.
 pub(super) const WORD: &str = "__exec";

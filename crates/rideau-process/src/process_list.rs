@@ -12,7 +12,9 @@ use std::time::Duration;
 use rustix::param::{clock_ticks_per_second, page_size};
 
 use super::procfs::{self, Seen};
-use super::run_folder::MARK;
+
+/// The variable by which a child, and each process it starts, is known as ours.
+pub(super) const MARK: &str = "RIDEAU_PROCESS";
 
 /// All processes at one moment. One list of processes is enough for any number of children.
 pub struct ProcessList {

@@ -15,7 +15,7 @@ use std::process::{self, Child, Command, Stdio};
 use rustix::process::setsid;
 
 use super::cgroup;
-use super::run_folder;
+use super::run_lock;
 
 /// The word that makes the program a reaper.
 pub(super) const WORD: &str = "__watch";
@@ -62,7 +62,7 @@ pub(super) fn watch(folder: Option<OsString>, daemon: Option<OsString>) {
         return;
     };
     if stdin().read_exact(&mut said).is_err() {
-        let _ = run_folder::clean_after(daemon, Path::new(&folder));
+        let _ = run_lock::clean_after(daemon, Path::new(&folder));
         cgroup::clean_own();
     }
 }

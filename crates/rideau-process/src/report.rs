@@ -4,7 +4,7 @@ use std::io;
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use tokio::time::Instant;
 
 use super::Process;
@@ -12,62 +12,7 @@ use super::lines::OutputLine;
 use super::program::{Listen, Program, Ready};
 use super::signal::Exit;
 use super::start_error::StartError;
-
-/// A part of a start, in the order in which they come.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum StartStep {
-    /// Making room: a folder, a port, a socket.
-    Prepare,
-    /// Having the system make a process.
-    Spawn,
-    /// Hearing from us what to do.
-    ExecRequest,
-    /// Leading a session of its own.
-    Setsid,
-    /// Entering its cgroup.
-    Cgroup,
-    /// Limiting what it may use.
-    Limit,
-    /// Becoming its group.
-    Group,
-    /// Becoming its user.
-    User,
-    /// Giving up the chance of more rights.
-    Privileges,
-    /// Dying with us.
-    Parent,
-    /// Going to its directory.
-    Chdir,
-    /// Having its listener as file 3.
-    Listener,
-    /// Becoming the program.
-    Exec,
-    /// Becoming ready.
-    Ready,
-}
-
-impl StartStep {
-    /// The word it is written with.
-    pub const fn word(self) -> &'static str {
-        match self {
-            Self::Prepare => "prepare",
-            Self::Spawn => "spawn",
-            Self::ExecRequest => "order",
-            Self::Setsid => "setsid",
-            Self::Cgroup => "cgroup",
-            Self::Limit => "limit",
-            Self::Group => "group",
-            Self::User => "user",
-            Self::Privileges => "privileges",
-            Self::Parent => "parent",
-            Self::Chdir => "chdir",
-            Self::Listener => "listener",
-            Self::Exec => "exec",
-            Self::Ready => "ready",
-        }
-    }
-}
+use super::start_step::StartStep;
 
 /// When a step of a start was done.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]

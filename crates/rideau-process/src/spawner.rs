@@ -14,8 +14,8 @@ use std::time::Duration;
 use rustix::process::{Pid, WaitId, WaitIdOptions, getpid, set_child_subreaper, waitid};
 use tokio::sync::oneshot;
 
+use super::process_list::MARK;
 use super::procfs::{self, Seen};
-use super::run_folder::MARK;
 use crate::panics;
 
 /// How often the dead are looked for, while there are children.

@@ -9,8 +9,8 @@ use std::time::Duration;
 use rustix::io::Errno;
 
 use super::lines::OutputLine;
-use super::report::StartStep;
 use super::signal::Exit;
+use super::start_step::StartStep;
 
 /// This many of the last lines stand in the sentence.
 const SAID_MAX: usize = 5;

@@ -38,11 +38,18 @@ pub struct Arguments<'a> {
     next: usize,
 }
 
-impl<'a> Arguments<'a> {
-    pub(super) fn new(request: Request<'a>) -> Self {
-        Self { request, next: 1 }
+impl<'a> Request<'a> {
+    /// What follows the name, to be taken one by one.
+    #[inline]
+    pub fn arguments(&self) -> Arguments<'a> {
+        Arguments {
+            request: *self,
+            next: 1,
+        }
     }
+}
 
+impl<'a> Arguments<'a> {
     /// The next word, which `name` needs and calls `wants`.
     ///
     /// # Errors

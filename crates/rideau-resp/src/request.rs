@@ -5,7 +5,6 @@
 
 use memchr::memchr;
 
-use super::arguments::Arguments;
 use super::fault::Fault;
 use super::limits::RequestLimits;
 use super::line::{self, Span};
@@ -255,12 +254,6 @@ impl<'a> Request<'a> {
         self.spans
             .iter()
             .map(move |&(start, end)| &bytes[start..end])
-    }
-
-    /// What follows the name, to be taken one by one.
-    #[inline]
-    pub fn arguments(&self) -> Arguments<'a> {
-        Arguments::new(*self)
     }
 
     /// How many words there are.

@@ -18,6 +18,7 @@ use crate::ask_options::AskOptions;
 use crate::clock::Clock;
 use crate::driver::{Driver, Shell};
 use crate::meter_outputs::{MeterOutputs, Rank, seed};
+use crate::now::Now;
 use crate::peer::Match;
 use crate::regulator::Regulator;
 use crate::thread::block_on;
@@ -60,15 +61,6 @@ pub struct Asking<A: Send + 'static, O: Send + 'static>(OwnedWait<AskRole, A, O>
 /// An offer under way: the ticket now, the answer later. Dropping it cancels.
 #[must_use = "dropping it cancels the offer"]
 pub struct Offering<A: Send + 'static, O: Send + 'static>(OwnedWait<OfferRole, A, O>);
-
-/// An answer if there was one at once, else the wait for it.
-#[derive(Debug)]
-pub enum Now<T, W> {
-    /// The answer.
-    Answered(T),
-    /// It has to be waited for.
-    Waiting(W),
-}
 
 type BrokerDriver<A, O> = Driver<Machine<A, O>, Desk>;
 type OwnedWait<R, A, O> = Wait<Arc<BrokerDriver<A, O>>, R, A, O>;

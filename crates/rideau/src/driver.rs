@@ -8,8 +8,9 @@
 //! alone: no promise is made that it stays as it is.
 
 use std::hint;
-use std::sync::Arc;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use crossbeam_utils::CachePadded;
@@ -19,7 +20,10 @@ pub use crate::after::After;
 use crate::clock::Clock;
 use crate::nap::nap;
 use crate::sync::{Mutex, MutexGuard, lock, try_lock};
-use crate::timer::TimerWake;
+use crate::timer::{TimerWake, timers};
+
+/// Deadlines are looked at again this long after a panic.
+const PAUSE: Duration = Duration::from_millis(100);
 
 /// Carries a machine's effects out.
 pub trait Shell<M: Machine>: Send + Sync + 'static {
@@ -112,8 +116,19 @@ where
             timer: Arc::new(TimerWake::new()),
         });
         driver.step(|_| ());
-        TimerWake::keep_deadlines(&driver, &driver.timer);
+        driver.start_timer();
         driver
+    }
+
+    /// Start the task that advances the machine at its deadlines.
+    fn start_timer(self: &Arc<Self>) {
+        // Loom knows no timers: its models set no deadlines.
+        if cfg!(rideau_loom) {
+            return;
+        }
+        let keep = keep_deadlines(Arc::downgrade(self), Arc::clone(&self.timer));
+        let runtime = self.clock().runtime().unwrap_or_else(|| timers());
+        drop(runtime.spawn(keep));
     }
 
     /// What carries the effects out.
@@ -287,6 +302,31 @@ impl<M: Machine, S> Driver<M, S> {
             }
         }
         lock(&self.inner)
+    }
+}
+
+/// Advance the machine at each deadline until the driver is dropped.
+///
+/// Between deadlines only the timer is held, so that the driver can go.
+async fn keep_deadlines<M, S>(driver: Weak<Driver<M, S>>, timer: Arc<TimerWake>)
+where
+    M: Machine<Effect: Send> + Send + 'static,
+    S: Shell<M>,
+{
+    while let Some(alive) = driver.upgrade() {
+        // Others wait for the deadlines behind one that panics.
+        let advance = || alive.advance().map(|due| alive.clock().to_tokio(due));
+        let due = catch_unwind(AssertUnwindSafe(advance));
+        drop(alive);
+        let Ok(due) = due else {
+            tokio::time::sleep(PAUSE).await;
+            continue;
+        };
+        match due {
+            None => timer.rung().await,
+            // Late or rung for: either way it is time to look.
+            Some(due) => drop(tokio::time::timeout_at(due, timer.rung()).await),
+        }
     }
 }
 

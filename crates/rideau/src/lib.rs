@@ -128,10 +128,10 @@ pub mod driver;
 mod group;
 mod idle_cache;
 mod keyed;
-mod lease;
 mod locks;
 mod meter_outputs;
 mod nap;
+mod now;
 mod peer;
 mod pool;
 mod ranges;
@@ -148,15 +148,15 @@ pub use ask_options::AskOptions;
 #[doc(hidden)]
 pub use ask_options::AskOptions as Terms;
 pub use balancer::Balancer;
-pub use broker::{Asking, Broker, Now, Offering, Refused};
+pub use broker::{Asking, Broker, Offering, Refused};
 pub use clock::Clock;
 pub use group::Group;
 pub use keyed::{Key, KeyedOptions, KeyedPool};
-pub use lease::{Lease, Stopped};
 pub use locks::{
     Acquiring, Denied, FullAt, KeyRule, Lock, LockHandle, Locks, LocksOptions, NotHeld, Owner,
 };
 pub use meter_outputs::Rank;
+pub use now::Now;
 pub use peer::{Match, Peer};
 pub use pool::{About, Held, Holder, Manager, NotTaken, Pool, StartError, Take, WhyNot};
 pub use ranges::{
@@ -164,7 +164,7 @@ pub use ranges::{
     Reserving, rest,
 };
 pub use registry::{AddError, NoSuchPool, Registry};
-pub use regulator::{Leasing, Regulator};
+pub use regulator::{Lease, Leasing, Regulator, Stopped};
 pub use reply_slot::Ended;
 pub use rideau_core::balancer::Method as BalancerMethod;
 pub use rideau_core::broker::{Options as BrokerOptions, Stats as BrokerStats, Tally};

@@ -3,6 +3,7 @@
 //! The handle of the core's regulator. A wait is a future whose drop cancels
 //! it; a grant is a [`Lease`] whose drop releases it.
 
+mod lease;
 mod wait;
 
 use std::fmt;
@@ -13,12 +14,12 @@ use rideau_core::{Lead, OptionError, Refusal, Side, Tag, Ticket};
 
 use crate::after::After;
 use crate::ask_options::AskOptions;
-use crate::broker::Now;
 use crate::clock::Clock;
 use crate::driver::{Driver, Shell};
-use crate::lease::Lease;
 use crate::meter_outputs::{Fed, MeterOutputs, Rank, seed};
+use crate::now::Now;
 use crate::thread::block_on;
+pub use lease::{Lease, Stopped};
 use wait::{RegulatorReply, Wait};
 
 /// A place where asks get a lease, in turn, as the valve opens.

@@ -2,8 +2,7 @@
 
 use std::net::Ipv6Addr;
 
-use crate::kinds::Made;
-use crate::section::Section;
+use crate::section::{Made, Section};
 
 /// The hosts in small letters, each once.
 pub(super) fn hosts(section: &Section<'_>) -> Option<Vec<String>> {

@@ -8,13 +8,13 @@ use rideau_core::apps;
 
 use super::{AppConfig, AppListen, AppReady, Health, Http, MANY, hosts};
 use crate::exec;
-use crate::kinds::{
-    Answer, Kind, List, Made, Number, OrNone, Positive, Span, Text, Written, text_kinds,
-};
+use crate::key::{Effect, Form, Key};
+use crate::keyed::Keyed;
+use crate::kinds::{Answer, Kind, List, Number, OrNone, Positive, Span, Text, Written, text_kinds};
 use crate::near::suggest_word;
-use crate::section::{Section, kind_of};
+use crate::section::{Made, Section, kind_of};
 use crate::shown::Rows;
-use crate::table::{Effect, Form, Key, Keyed, section};
+use crate::table::section;
 use crate::words::{show_size, show_span};
 
 /// Ways to listen that are a word.
@@ -232,7 +232,7 @@ impl Kind<AppReady> for AppReadyWays {
 
 impl Kind<Option<Health>> for Checked {
     const FORM: Form = Form::Any(&[
-        Form::Table(Health::KEYS, || Rows::of(&Health::default())),
+        Form::Table(Health::KEYS, || Health::default().rows()),
         Form::Words(&["none"]),
     ]);
 
@@ -286,7 +286,7 @@ impl Kind<AppConfig> for Sticky {
     const FORM: Form = Form::Any(&[
         Form::Words(&["none"]),
         Form::Text,
-        Form::Table(StickyTable::KEYS, || Rows::of(&StickyTable::default())),
+        Form::Table(StickyTable::KEYS, || StickyTable::default().rows()),
     ]);
 
     fn read(_: &Section<'_>, _: &Key) -> Option<AppConfig> {
@@ -330,7 +330,7 @@ impl Kind<AppConfig> for Sticky {
 }
 
 impl Kind<AppConfig> for Upgrades {
-    const FORM: Form = Form::Table(UpgradesTable::KEYS, || Rows::of(&UpgradesTable::default()));
+    const FORM: Form = Form::Table(UpgradesTable::KEYS, || UpgradesTable::default().rows());
 
     fn read(_: &Section<'_>, _: &Key) -> Option<AppConfig> {
         None

@@ -1,9 +1,9 @@
 //! What changes of applications and of their front mean.
 
 use super::Live;
-use crate::Config;
+use crate::config::Config;
 use crate::human::count;
-use crate::table::Effect;
+use crate::key::Effect;
 
 /// What a change of a number of an app or of the front means to processes and requests.
 pub(super) fn meaning(key: &str, is_less: bool) -> &'static str {

@@ -1,9 +1,9 @@
 //! Rules that hold between applications, and between them and their front.
 
-use crate::Config;
 use crate::app::{AppConfig, AppListen};
-use crate::read::Sections;
+use crate::config::Config;
 use crate::section::{At, Notes, Section};
+use crate::sections::Sections;
 
 pub(super) fn check(notes: &Notes<'_>, sections: &Sections<'_>, config: &Config) {
     check_routes(notes, sections, config);

@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::{Parts, names_after, read, root, rust_files, without_tests};
+use crate::{Exports, Parts, names_after, read, root, rust_files, without_tests};
 
 /// Which of our crates each of them may use.
 const ARROWS: &[(&str, &[&str])] = &[
@@ -74,6 +74,11 @@ const LAYERS: &[(&str, &[&str])] = &[
 /// Folders of the program whose modules are looked at for circles.
 const FOLDERS: &[&str] = &[
     "rideau-apps/src",
+    "rideau-config/src",
+    "rideau-process/src",
+    "rideau-resp/src",
+    "rideau/src",
+    "rideau-core/src",
     "rideau-daemon/src",
     "rideau-daemon/src/redis",
     "rideau-daemon/src/state",
@@ -180,6 +185,12 @@ fn imports(folder: &str) -> Imports {
         .map(|place| place.display().to_string())
         .collect();
     let modules: BTreeSet<&str> = places.iter().map(|place| module_of(place)).collect();
+    let lib = source.join("lib.rs");
+    let exports = Exports::of(&if lib.exists() {
+        read(&lib)
+    } else {
+        String::new()
+    });
     let mut imports = Imports::new();
     for (file, place) in files.iter().zip(&places) {
         if FOR_TESTS.iter().any(|other| place.ends_with(other)) {
@@ -188,12 +199,11 @@ fn imports(folder: &str) -> Imports {
         let code = Parts::of(&read(file)).code;
         let here = module_of(place);
         let mut names = names_after(without_tests(&code), &path);
-        if above.is_some() && !place.contains('/') {
+        if !place.contains('/') {
             names.extend(names_after(without_tests(&code), "super::"));
         }
-        let others = names
-            .into_iter()
-            .filter(|name| *name != here && modules.contains(name));
+        let names = names.into_iter().map(|name| exports.module_of(name));
+        let others = names.filter(|name| *name != here && modules.contains(name));
         let known = imports.entry(here.to_owned()).or_default();
         known.extend(others.map(str::to_owned));
     }

@@ -11,7 +11,7 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use rideau_config::label::is_wild;
+use rideau_config::human::is_wild;
 use rideau_config::{Log, LogFormat, LogLevel};
 use rideau_process::panics;
 use tracing::level_filters::LevelFilter;

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use rideau_apps::Events;
-use rideau_config::label;
+use rideau_config::human;
 
 use crate::state::attempts::{BeforeLogin, Denials, FailedLogins, Origin, Told};
 
@@ -140,7 +140,7 @@ impl Logins {
     pub fn denied(&self, user: &str, right: &str, why: &str) {
         let key = (user.to_owned(), right.to_owned());
         if self.denials.lock().is_new(key, Instant::now()) {
-            let why = label::cut(why, WHY_MAX);
+            let why = human::cut(why, WHY_MAX);
             let text = format!("{user} was denied {right:?}: {why}");
             self.events.add("denied", user, text, Some(user));
         }
@@ -159,7 +159,7 @@ impl Logins {
     pub fn denied_to(&self, origin: Origin, right: &str, why: &str) {
         let key = (origin, right.to_owned());
         if self.strangers.lock().is_new(key, Instant::now()) {
-            let why = label::cut(why, WHY_MAX);
+            let why = human::cut(why, WHY_MAX);
             let origin = origin.to_string();
             let text = format!("a client from {origin} was denied {right:?}: {why}");
             self.events.add("denied", &origin, text, None);

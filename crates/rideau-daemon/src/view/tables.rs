@@ -12,7 +12,7 @@ mod requests;
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use rideau_config::label;
+use rideau_config::human;
 use rideau_resp::Reply;
 use serde_json::{Map, Value};
 
@@ -375,7 +375,7 @@ impl Cell {
         match self {
             Self::None => reply.null(),
             Self::Number(number) => reply.integer(*number),
-            Self::Text(text) => reply.bulk(&*label::shown(text)),
+            Self::Text(text) => reply.bulk(&*human::shown(text)),
         };
     }
 
@@ -383,7 +383,7 @@ impl Cell {
     fn bytes(&self) -> usize {
         16 + match self {
             Self::None | Self::Number(_) => 8,
-            Self::Text(text) => label::shown(text).len(),
+            Self::Text(text) => human::shown(text).len(),
         }
     }
 

@@ -6,7 +6,7 @@
 use std::borrow::Cow;
 use std::io::IsTerminal;
 
-use rideau_config::label::is_wild;
+use rideau_config::human::is_wild;
 
 /// The text with all that commands a terminal written out; its lines stay.
 pub(crate) fn tamed(text: &str) -> Cow<'_, str> {

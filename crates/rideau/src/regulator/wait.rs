@@ -9,11 +9,10 @@ use std::time::Duration;
 
 use rideau_core::{Lead, Refusal, Side, Ticket};
 
-use super::{Answer, Effect, Leasing, RegulatorDriver};
+use super::{Answer, Effect, Lease, Leasing, RegulatorDriver};
 use crate::after::After;
 use crate::ask_options::AskOptions;
 use crate::coop;
-use crate::lease::Lease;
 use crate::reply_slot::ReplySlot;
 
 /// Where an ask waits, if it does: one that just came has no cell yet and takes

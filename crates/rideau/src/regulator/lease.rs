@@ -8,7 +8,7 @@ use std::time::Duration;
 use rideau_core::regulator::Renewal;
 use rideau_core::{Lead, Ticket};
 
-use crate::regulator::RegulatorDriver;
+use super::RegulatorDriver;
 
 /// One of the leases of a regulator, for as long as it is kept.
 ///

@@ -1,0 +1,166 @@
+//! The sections of a file, opened: each with what it inherits, before its values are read.
+
+use toml_edit::{Item, TableLike};
+
+use super::human::is_wild;
+use super::key::Key;
+use super::parts::part;
+use super::section::{At, Notes, Section, kind_of, suggest};
+use super::server::Limits;
+
+/// The tables of one named section.
+pub(super) type Named<'a> = Vec<(&'a str, Section<'a>)>;
+
+/// The sections of a file, opened.
+pub(super) struct Sections<'a> {
+    pub(super) server: Option<Section<'a>>,
+    pub(super) limits: Option<Section<'a>>,
+    pub(super) tls: Option<Section<'a>>,
+    pub(super) log: Option<Section<'a>>,
+    pub(super) store: Option<Section<'a>>,
+    pub(super) users: Named<'a>,
+    pub(super) pools: Named<'a>,
+    pub(super) groups: Named<'a>,
+    pub(super) brokers: Named<'a>,
+    pub(super) regulators: Named<'a>,
+    pub(super) locks: Named<'a>,
+    pub(super) ranges: Named<'a>,
+    pub(super) views: Named<'a>,
+    pub(super) front: Option<Section<'a>>,
+    pub(super) apps: Named<'a>,
+}
+
+impl<'a> Sections<'a> {
+    pub(super) fn open(notes: &'a Notes<'a>, root: &'a dyn TableLike) -> Self {
+        let top = Section::all(notes, root, 0..0);
+        let one = |name: &str| {
+            let entry = top.entry(name)?;
+            let what = format!("[{name}]");
+            let Some(table) = entry.item.as_table_like() else {
+                note_no_table(notes, name, entry.item, entry.key_at.clone());
+                return None;
+            };
+            let at = entry.key_at.clone();
+            Some(Section::open(notes, table, at, &what, keys_of(name)))
+        };
+        let limits = one("limits");
+        let name_len_max = limits.as_ref().and_then(|limits| {
+            let given = limits.entry("name_len_max")?.item.as_integer()?;
+            usize::try_from(given).ok()
+        });
+        let name_len_max = name_len_max.unwrap_or(Limits::default().name_len_max);
+        let named = |name: &str| named(&top, name, name_len_max);
+        Self {
+            server: one("server"),
+            limits,
+            tls: one("tls"),
+            log: one("log"),
+            store: one("store"),
+            users: named("user"),
+            pools: named("pool"),
+            groups: named("group"),
+            brokers: named("broker"),
+            regulators: named("regulator"),
+            locks: named("lock"),
+            ranges: named("range"),
+            views: named("view"),
+            front: one("front"),
+            apps: named("app"),
+        }
+    }
+}
+
+fn note_no_table(notes: &Notes<'_>, name: &str, item: &Item, at: At) {
+    let message = format!("`{name}` is {}, and has to be a section", kind_of(item));
+    notes.error(at, message, format!("write [{name}] on a line of its own"));
+}
+
+/// The keys of a section.
+pub(super) fn keys_of(name: &str) -> &'static [Key] {
+    part(name).map_or(&[], |part| part.keys)
+}
+
+/// The tables `[kind.NAME]`, each with what it inherits.
+fn named<'a>(top: &Section<'a>, kind: &str, name_len_max: usize) -> Named<'a> {
+    let notes = top.notes;
+    let Some(entry) = top.entry(kind) else {
+        return Vec::new();
+    };
+    let Some(table) = entry.item.as_table_like() else {
+        note_no_table(notes, kind, entry.item, entry.key_at.clone());
+        return Vec::new();
+    };
+    let mut named: Named<'a> = Vec::new();
+    for entry in Section::all(notes, table, entry.key_at.clone()).entries {
+        let at = entry.key_at.clone();
+        let Some(table) = entry.item.as_table_like() else {
+            let message = format!("`{}` stands in [{kind}], where only names do", entry.name);
+            notes.error(at, message, format!("write [{kind}.NAME] above it"));
+            continue;
+        };
+        check_name(notes, kind, entry.name, &at, name_len_max);
+        let what = format!("[{kind}.{}]", entry.name);
+        let section = Section::open(notes, table, at, &what, keys_of(kind));
+        named.push((entry.name, section));
+    }
+    inherit(notes, kind, named)
+}
+
+/// Give each table what those it is like have and it has not.
+fn inherit<'a>(notes: &Notes<'_>, kind: &str, mut named: Named<'a>) -> Named<'a> {
+    let place = |named: &Named<'_>, name: &str| named.iter().position(|(other, _)| *other == name);
+    let like = |section: &Section<'_>| Some((section.text("like")?, section.at("like")));
+    let origins: Vec<_> = named.iter().map(|(_, section)| like(section)).collect();
+    // Each takes only from what stands in the file, so the order is no matter.
+    let own: Vec<_> = named
+        .iter()
+        .map(|(_, section)| section.entries.clone())
+        .collect();
+    for at in 0..named.len() {
+        let mut chain = vec![at];
+        let mut next = origins[at].clone();
+        while let Some((name, like_at)) = next {
+            let Some(other) = place(&named, &name) else {
+                let names = named.iter().map(|(other, _)| *other);
+                let names = names.filter(|other| *other != named[at].0);
+                let message = format!("there is no {kind} `{name}` to be like");
+                notes.error(like_at, message, suggest(&name, names));
+                break;
+            };
+            if chain.contains(&other) {
+                let message = format!("{kind} `{}` is like itself", named[other].0);
+                notes.error(like_at, message, "`like` has to end somewhere");
+                break;
+            }
+            chain.push(other);
+            let parent = Section {
+                notes: named[at].1.notes,
+                at: like_at,
+                entries: own[other].clone(),
+            };
+            named[at].1.inherit(&parent);
+            next = origins[other].clone();
+        }
+    }
+    named
+}
+
+pub(super) fn check_name(notes: &Notes<'_>, kind: &str, name: &str, at: &At, len_max: usize) {
+    let is_pattern = kind == "lock";
+    let is_bad = |c: char| {
+        c.is_whitespace() || is_wild(c) || c == '"' || (!is_pattern && (c == '*' || c == '@'))
+    };
+    let bad = if is_pattern { "" } else { ", * or @" };
+    if name.is_empty() {
+        let message = format!("a {kind} has an empty name");
+        notes.error(at.clone(), message, "give it one");
+    } else if name.contains(is_bad) {
+        let message = format!("the name {name:?} has letters that names cannot have");
+        let hint = format!("no spaces, quotes{bad}");
+        notes.error(at.clone(), message, hint);
+    } else if name.len() > len_max {
+        let message = format!("the name is {} bytes long", name.len());
+        let hint = format!("limits.name_len_max is {len_max}");
+        notes.error(at.clone(), message, hint);
+    }
+}

@@ -1,0 +1,10 @@
+//! What an ask is told that does not wait: its answer, or how to wait for it.
+
+/// An answer if there was one at once, else the wait for it.
+#[derive(Debug)]
+pub enum Now<T, W> {
+    /// The answer.
+    Answered(T),
+    /// It has to be waited for.
+    Waiting(W),
+}
