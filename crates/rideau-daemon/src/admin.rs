@@ -102,7 +102,7 @@ struct Counts {
 
 /// Where the server listens for HTTP.
 #[derive(Default)]
-pub struct AdminListener(Vec<Acceptor>);
+pub(crate) struct AdminListener(Vec<Acceptor>);
 
 /// One of these places, within TLS or not.
 struct Acceptor {
@@ -111,24 +111,13 @@ struct Acceptor {
 }
 
 impl AdminListener {
-    /// Listen here.
-    ///
-    /// # Errors
-    ///
-    /// If another process does, or it may not be.
-    pub async fn bind(address: SocketAddr) -> io::Result<Self> {
-        let mut admin = Self::default();
-        admin.listen(address, None).await?;
-        Ok(admin)
-    }
-
-    /// Listen here as well, within TLS or not. Says where that is, the port
+    /// Listen here, within TLS or not. Says where that is, the port
     /// chosen by the system included.
     ///
     /// # Errors
     ///
     /// If another process does, or it may not be.
-    pub async fn listen(
+    pub(crate) async fn listen(
         &mut self,
         address: SocketAddr,
         tls: Option<TlsAcceptor>,
@@ -139,18 +128,8 @@ impl AdminListener {
         Ok(address)
     }
 
-    /// Where it listened first, the port chosen by the system included.
-    ///
-    /// # Errors
-    ///
-    /// If the system does not say, or it listens nowhere.
-    pub fn address(&self) -> io::Result<SocketAddr> {
-        let acceptor = self.0.first().ok_or(io::ErrorKind::NotConnected)?;
-        acceptor.listener.local_addr()
-    }
-
     /// Serve every connection that comes, for ever.
-    pub async fn serve(self, daemon: Arc<Daemon>) {
+    pub(crate) async fn serve(self, daemon: Arc<Daemon>) {
         let history = Arc::new(History::new(&daemon));
         let (samples, sampled) = (Arc::clone(&history), Arc::clone(&daemon));
         let samples = tokio::spawn(async move {
@@ -445,9 +424,9 @@ mod tests {
     async fn serve() -> SocketAddr {
         let config = Config::parse("", "test.toml", &|_| None).expect("it is a config");
         let daemon = Daemon::new(config, crate::redis::commands::NAMES).expect("it is sound");
-        let listener = AdminListener::bind(([127, 0, 0, 1], 0).into()).await;
-        let listener = listener.expect("a port is free");
-        let address = listener.address().expect("it listens");
+        let mut listener = AdminListener::default();
+        let address = listener.listen(([127, 0, 0, 1], 0).into(), None).await;
+        let address = address.expect("a port is free");
         tokio::spawn(listener.serve(daemon));
         address
     }

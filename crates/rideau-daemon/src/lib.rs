@@ -17,14 +17,5 @@ pub use state::versions::Source;
 pub use state::{files, log};
 pub use view::tables::TableKind;
 
-/// What tests put a server together from.
-#[doc(hidden)]
-pub mod testing {
-    pub use crate::admin::AdminListener;
-    pub use crate::redis::commands;
-    pub use crate::serve::{Listener, drain, keep_sessions, leak_check};
-    pub use crate::state::holder::Holder;
-    pub use crate::state::viewer::Viewer;
-    pub use crate::view::explain::explain;
-    pub use crate::view::tables;
-}
+#[cfg(test)]
+mod tests;

@@ -1,7 +1,7 @@
 //! Clients that speak the Redis protocol: connections, logins, commands.
 
 pub(crate) mod client;
-pub mod commands;
+pub(crate) mod commands;
 pub(crate) mod commit_wait;
 pub(crate) mod connection;
 pub(crate) mod input;

@@ -5,7 +5,7 @@
 mod admission;
 mod drain;
 mod give_back;
-pub mod leak_check;
+pub(crate) mod leak_check;
 mod listener;
 pub(crate) mod sd_notify;
 mod store_watch;
@@ -28,8 +28,8 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::task::JoinHandle;
 use tokio_rustls::TlsAcceptor;
 
-pub use self::drain::drain;
-pub use self::listener::Listener;
+pub(crate) use self::drain::drain;
+pub(crate) use self::listener::Listener;
 use crate::admin::AdminListener;
 use crate::net::control::ControlFiles;
 use crate::net::tls;
@@ -48,7 +48,7 @@ const EPOCHS: Duration = Duration::from_secs(10);
 const SESSIONS: Duration = Duration::from_millis(20);
 
 /// End the sessions whose time is up, for ever.
-pub async fn keep_sessions(daemon: Arc<Daemon>) {
+pub(crate) async fn keep_sessions(daemon: Arc<Daemon>) {
     let mut ticks = tokio::time::interval(SESSIONS);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {

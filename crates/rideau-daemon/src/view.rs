@@ -6,4 +6,4 @@ pub(crate) mod history;
 pub(crate) mod metrics;
 pub(crate) mod report;
 pub(crate) mod resources;
-pub mod tables;
+pub(crate) mod tables;

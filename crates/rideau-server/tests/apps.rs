@@ -22,7 +22,7 @@ mod harness;
 mod numbers;
 #[path = "apps/operators.rs"]
 mod operators;
-#[path = "../../rideau-daemon/tests/commands/peer.rs"]
+#[path = "../../rideau-daemon/src/tests/commands/peer.rs"]
 #[allow(dead_code, reason = "it has more than is needed here")]
 mod peer;
 #[path = "apps/places.rs"]

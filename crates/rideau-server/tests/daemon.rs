@@ -34,6 +34,8 @@ mod kills;
 mod later;
 #[path = "daemon/matches.rs"]
 mod matches;
+#[path = "daemon/members.rs"]
+mod members;
 #[path = "daemon/memory.rs"]
 mod memory;
 #[path = "daemon/offered.rs"]
@@ -50,6 +52,8 @@ mod server;
 mod sessions;
 #[path = "daemon/store.rs"]
 mod store;
+#[path = "daemon/tls.rs"]
+mod tls;
 #[path = "daemon/transcript.rs"]
 mod transcript;
 #[path = "daemon/wire.rs"]

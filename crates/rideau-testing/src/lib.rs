@@ -6,6 +6,8 @@
 //! each test program under `rideau-test-runner`, which ends whatever is left
 //! after that and reports it as a failure.
 
+#[cfg(feature = "certificates")]
+pub mod certificates;
 pub mod fuzz;
 mod panic_log;
 mod running;

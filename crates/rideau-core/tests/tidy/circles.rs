@@ -193,7 +193,7 @@ fn imports(folder: &str) -> Imports {
     });
     let mut imports = Imports::new();
     for (file, place) in files.iter().zip(&places) {
-        if FOR_TESTS.iter().any(|other| place.ends_with(other)) {
+        if module_of(place) == "tests" || FOR_TESTS.iter().any(|other| place.ends_with(other)) {
             continue;
         }
         let code = Parts::of(&read(file)).code;

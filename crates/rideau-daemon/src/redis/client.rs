@@ -34,7 +34,7 @@ use crate::state::quota::{Counted, Over, Quota, Usage};
 use crate::state::ticket::{Text, Ticket, TicketKind};
 
 /// The state of one connection.
-pub struct Client {
+pub(crate) struct Client {
     /// The server.
     pub daemon: Arc<Daemon>,
     /// What others see of it.
@@ -102,7 +102,7 @@ pub struct Client {
 
 /// Which answers a client wants.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Replies {
+pub(crate) enum Replies {
     /// All.
     On,
     /// None until it says otherwise.
@@ -114,7 +114,7 @@ pub enum Replies {
 }
 
 /// What a command leaves to do.
-pub enum Next {
+pub(crate) enum Next {
     /// Nothing: it was answered.
     Done,
     /// It waits.
@@ -126,7 +126,7 @@ pub enum Next {
 }
 
 /// A command that waits.
-pub struct PendingCommand {
+pub(crate) struct PendingCommand {
     /// Resolves to what is left to do then.
     pub answer: Pin<Box<dyn Future<Output = OnReady> + Send>>,
     /// What it waits for.
@@ -142,7 +142,7 @@ pub struct PendingCommand {
 
 /// What a command waits for, to see whether its user may still have it.
 #[derive(Clone, Debug)]
-pub enum Awaits {
+pub(crate) enum Awaits {
     /// Nothing that is not open to all.
     Anything,
     /// A thing of this kind, with the name that the wait has.
@@ -153,7 +153,7 @@ pub enum Awaits {
 
 impl PendingCommand {
     /// Wait for something with this name.
-    pub fn new(
+    pub(crate) fn new(
         name: impl Into<String>,
         awaits: Awaits,
         answer: Pin<Box<dyn Future<Output = OnReady> + Send>>,
@@ -168,7 +168,7 @@ impl PendingCommand {
     }
 
     /// Wait until the server has done something that takes a while.
-    pub fn work(
+    pub(crate) fn work(
         name: impl Into<String>,
         answer: Pin<Box<dyn Future<Output = OnReady> + Send>>,
     ) -> Self {
@@ -190,11 +190,11 @@ pub(crate) fn answer_panic(panicked: Panicked) -> OnReady {
 
 /// A mistake of the client, as it is told.
 #[derive(Debug)]
-pub struct CommandError(pub String);
+pub(crate) struct CommandError(pub String);
 
 /// What an acquiring command says besides what it wants.
 #[derive(Clone, Debug, Default)]
-pub struct AskArgs {
+pub(crate) struct AskArgs {
     /// Wait so long at most.
     pub wait: Option<Duration>,
     /// The longest wait there is where it waits, if it named a longer one.
@@ -215,20 +215,20 @@ impl From<Over> for CommandError {
 
 impl CommandError {
     /// There is no such thing.
-    pub fn no_such(kind: &str, name: impl fmt::Display, help: &str) -> Self {
+    pub(crate) fn no_such(kind: &str, name: impl fmt::Display, help: &str) -> Self {
         Self(format!("NOSUCH {kind} \"{name}\": {help}"))
     }
 }
 
 impl Client {
     /// Where answers go.
-    pub fn reply(&mut self) -> Reply<'_> {
+    pub(crate) fn reply(&mut self) -> Reply<'_> {
         Reply::new(&mut self.out, self.protocol)
     }
 
     /// Begin the answer of a grant, an array of `len` elements: the word and the
     /// ticket. The others follow.
-    pub fn reply_go(&mut self, len: u8, ticket: Ticket) -> Reply<'_> {
+    pub(crate) fn reply_go(&mut self, len: u8, ticket: Ticket) -> Reply<'_> {
         debug_assert!(len < 10, "it is one digit");
         // Every grant begins so, and it is written in one piece instead of seven.
         const HEAD: &[u8; 17] = b"*0\r\n$2\r\ngo\r\n$34\r\n";
@@ -244,20 +244,20 @@ impl Client {
     }
 
     /// Speak this version of the protocol from now on.
-    pub fn speak(&mut self, protocol: Protocol) {
+    pub(crate) fn speak(&mut self, protocol: Protocol) {
         self.protocol = protocol;
         self.card.outbox.set_resp3(protocol == Protocol::Resp3);
     }
 
     /// It said something just now, or was answered after a wait.
-    pub fn hear(&mut self) {
+    pub(crate) fn hear(&mut self) {
         let now = Instant::now();
         self.card.hear(now);
         self.now = self.daemon.lease_table.at(now);
     }
 
     /// All that it said at once is done. Says when.
-    pub fn end_batch(&mut self) -> u64 {
+    pub(crate) fn end_batch(&mut self) -> u64 {
         let now = self.daemon.lease_table.now();
         let took = now.saturating_sub(self.now);
         let timings = &self.daemon.timings;
@@ -266,7 +266,7 @@ impl Client {
     }
 
     /// Have the config as it is now.
-    pub fn read_config(&mut self) {
+    pub(crate) fn read_config(&mut self) {
         self.config = self.daemon.config.load_full();
         self.rules = Arc::clone(&self.daemon.places.load().rules);
         self.pool = Weak::new();
@@ -276,7 +276,7 @@ impl Client {
     /// Take back what was answered since the output had this length, and say that
     /// the server failed.
     #[cold]
-    pub fn answer_panic(&mut self, before: usize, panicked: Panicked) {
+    pub(crate) fn answer_panic(&mut self, before: usize, panicked: Panicked) {
         self.out.truncate(before);
         match self.replies {
             Replies::On | Replies::Skip => {
@@ -294,7 +294,7 @@ impl Client {
     ///
     /// If it is too long, or has other characters than it may.
     #[inline]
-    pub fn check_label(&self, label: Label, name: &[u8]) -> Result<(), CommandError> {
+    pub(crate) fn check_label(&self, label: Label, name: &[u8]) -> Result<(), CommandError> {
         let checked = label.check(name, &self.config.limits);
         checked.map_err(|bad| self.bad_label(&bad))
     }
@@ -306,23 +306,23 @@ impl Client {
     }
 
     /// Answer `OK`.
-    pub fn reply_ok(&mut self) {
+    pub(crate) fn reply_ok(&mut self) {
         self.out.extend_from_slice(b"+OK\r\n");
     }
 
     /// Whose grants these are: the session's, if there is one.
-    pub fn owner(&self) -> HolderId {
+    pub(crate) fn owner(&self) -> HolderId {
         self.session.map_or(self.holder, |(_, holder)| holder)
     }
 
     /// The name of its user.
-    pub fn user_name(&self) -> &str {
+    pub(crate) fn user_name(&self) -> &str {
         User::name_of(self.user.as_ref())
     }
 
     /// The same, to find what belongs to it; none if everything does, as to the
     /// operator, or to every client where there are no users.
-    pub fn scope(&self) -> Option<&str> {
+    pub(crate) fn scope(&self) -> Option<&str> {
         self.daemon.operator.scope_of(self.user.as_ref())
     }
 
@@ -331,7 +331,7 @@ impl Client {
     /// # Errors
     ///
     /// If the holder has too many, or has ended meanwhile.
-    pub fn keep(
+    pub(crate) fn keep(
         &self,
         kind: TicketKind,
         grant: Grant,
@@ -356,7 +356,7 @@ impl Client {
 
     /// Why something could not be kept: the session is over, or the holder has
     /// as many as it may.
-    pub fn not_kept(&self, most: usize) -> CommandError {
+    pub(crate) fn not_kept(&self, most: usize) -> CommandError {
         let sessions = &self.daemon.sessions;
         if let Some((session, _)) = self.session
             && sessions.find(session).is_none()
@@ -376,7 +376,12 @@ impl Client {
 
     /// Remember what a grant was answered with, if its ask may be repeated or awaited.
     #[inline]
-    pub fn remember(&self, tail: &AskArgs, ticket: Ticket, told: impl Fn() -> Vec<AnswerField>) {
+    pub(crate) fn remember(
+        &self,
+        tail: &AskArgs,
+        ticket: Ticket,
+        told: impl Fn() -> Vec<AnswerField>,
+    ) {
         if tail.is_async {
             let outcome = Outcome::granted(ticket, told());
             self.daemon.lease_table.set_answer(ticket, outcome);
@@ -386,7 +391,7 @@ impl Client {
 
     /// Remember an ask by the client's own name for it. A session remembers it for all
     /// its connections.
-    pub fn name_ask(
+    pub(crate) fn name_ask(
         &self,
         tail: &AskArgs,
         ticket: Ticket,
@@ -400,7 +405,7 @@ impl Client {
     }
 
     /// Answer a refusal, with its reason and the name under which it is remembered.
-    pub fn refuse(
+    pub(crate) fn refuse(
         &mut self,
         kind: &'static str,
         name: &str,
@@ -413,14 +418,14 @@ impl Client {
     }
 
     /// Answer a refusal.
-    pub fn tell_no(&mut self, no: &Outcome) {
+    pub(crate) fn tell_no(&mut self, no: &Outcome) {
         self.retry_after = no.retry_after();
         no.write(&mut self.reply());
     }
 
     /// The wait of a command: what it says, or the usual, and no longer than
     /// one may.
-    pub fn wait_max(&self, tail: &AskArgs) -> Duration {
+    pub(crate) fn wait_max(&self, tail: &AskArgs) -> Duration {
         if self.is_in_exec && !tail.is_async {
             return Duration::ZERO;
         }
@@ -431,7 +436,7 @@ impl Client {
 
     /// The terms on which a command waits. A wait that it names is a promise,
     /// the usual one a limit.
-    pub fn terms(&self, tail: &AskArgs) -> AskOptions {
+    pub(crate) fn terms(&self, tail: &AskArgs) -> AskOptions {
         let limit = self.wait_max(tail);
         let is_named = tail.wait.is_some() || self.is_in_exec && !tail.is_async;
         AskOptions {
@@ -442,7 +447,7 @@ impl Client {
     }
 
     /// Leave the session in this manner; it keeps what it holds.
-    pub fn leave_session(&mut self, why: EndReason) {
+    pub(crate) fn leave_session(&mut self, why: EndReason) {
         if let Some((ticket, _)) = self.session.take() {
             self.daemon.sessions.detach(ticket, why);
             *self.card.session.lock() = None;
@@ -454,7 +459,7 @@ impl Client {
     /// # Errors
     ///
     /// If too many do.
-    pub fn may_wait(&self) -> Result<(), CommandError> {
+    pub(crate) fn may_wait(&self) -> Result<(), CommandError> {
         let most = self.config.limits.waiters_max;
         let counts = &self.daemon.counts;
         if counts.waiting.load(Ordering::Relaxed) < most {
@@ -474,7 +479,7 @@ impl Client {
     /// # Errors
     ///
     /// If as many of its user's do as may.
-    pub fn begin_wait(&self) -> Result<Waiting, CommandError> {
+    pub(crate) fn begin_wait(&self) -> Result<Waiting, CommandError> {
         let (user, limits) = (self.user.as_deref(), &self.config.limits);
         let counted = self.usage.take(Quota::Waiting, user, limits);
         let counted = counted.map_err(|over| self.wait_refused(over))?;
@@ -493,7 +498,7 @@ impl Client {
     }
 
     /// Counts one stream more of the client's user.
-    pub fn stream(&self) -> impl Fn() -> Result<Counted, Over> + use<> {
+    pub(crate) fn stream(&self) -> impl Fn() -> Result<Counted, Over> + use<> {
         let (usage, user) = (Arc::clone(&self.usage), self.user.clone());
         let config = Arc::clone(&self.config);
         move || usage.take(Quota::Streams, user.as_deref(), &config.limits)
@@ -504,7 +509,7 @@ impl Client {
     /// # Errors
     ///
     /// If the user has as many as it may.
-    pub fn connection_of(&self, user: &User) -> Result<Counted, Over> {
+    pub(crate) fn connection_of(&self, user: &User) -> Result<Counted, Over> {
         let usage = self.daemon.quotas.of(&user.name);
         let own = self.connection.as_ref();
         // A connection that logs in as the user it is has been counted before.
@@ -515,14 +520,14 @@ impl Client {
     }
 
     /// The connection's own card as a holder.
-    pub fn holder_card(&self) -> Arc<Holder> {
+    pub(crate) fn holder_card(&self) -> Arc<Holder> {
         Arc::clone(&self.card.card.lock())
     }
 }
 
 /// A command that waits, counted until this is dropped.
 #[must_use]
-pub struct Waiting {
+pub(crate) struct Waiting {
     daemon: Arc<Daemon>,
     _counted: Counted,
 }

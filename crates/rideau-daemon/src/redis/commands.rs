@@ -47,7 +47,7 @@ pub(crate) use watch::follow as follow_watch;
 use still::may_run;
 
 /// Every command: our own, and those that tools for Redis send.
-pub const ALL: &[About] = &{
+pub(crate) const ALL: &[About] = &{
     let (ours, more) = (table::OURS, tools::TABLE);
     let mut all = [ours[0]; table::OURS.len() + tools::TABLE.len()];
     let mut at = 0;
@@ -74,7 +74,7 @@ pub const NAMES: &[&str] = &{
 
 /// A command, as clients see it in a list.
 #[derive(Clone, Copy, Debug)]
-pub struct About {
+pub(crate) struct About {
     /// Its name.
     pub name: &'static str,
     /// How many words it has at least, its name among them.
@@ -177,7 +177,7 @@ const fn is_same(one: &str, other: &str) -> bool {
 }
 
 /// The command of this name.
-pub fn find(name: &[u8]) -> Option<&'static About> {
+pub(crate) fn find(name: &[u8]) -> Option<&'static About> {
     position(name).map(|at| &ALL[at])
 }
 
@@ -216,7 +216,7 @@ const fn place(name: &str) -> usize {
 /// Execute one request. Its answer is behind what was answered before, if the
 /// client wants one. A panic costs the request alone.
 #[inline]
-pub fn execute(client: &mut Client, request: Request<'_>) -> Next {
+pub(crate) fn execute(client: &mut Client, request: Request<'_>) -> Next {
     let before = client.out.len();
     let step = panics::contain(|| match client.replies {
         Replies::On => answer(client, request),

@@ -12,7 +12,7 @@ use crate::state::values::RangeCounts;
 
 /// What the answers of one connection wait for.
 #[derive(Default)]
-pub struct CommitWait {
+pub(crate) struct CommitWait {
     until: Option<Committed>,
     since: Option<Instant>,
     /// How many values were given out, by range.
@@ -21,12 +21,12 @@ pub struct CommitWait {
 
 impl CommitWait {
     /// A client asks for a value now.
-    pub fn begin(&mut self) {
+    pub(crate) fn begin(&mut self) {
         self.since.get_or_insert_with(Instant::now);
     }
 
     /// What is answered next may be told only when the log is safe so far.
-    pub fn until(&mut self, until: Committed) {
+    pub(crate) fn until(&mut self, until: Committed) {
         self.until = Some(match self.until.take() {
             Some(before) => before.or_later(until),
             None => until,
@@ -34,7 +34,7 @@ impl CommitWait {
     }
 
     /// A value of a range was given out.
-    pub fn give(&mut self, counts: &Arc<RangeCounts>) {
+    pub(crate) fn give(&mut self, counts: &Arc<RangeCounts>) {
         let known = self.given.iter_mut();
         let mut known = known.filter(|(known, _)| Arc::ptr_eq(known, counts));
         match known.next() {
@@ -44,7 +44,7 @@ impl CommitWait {
     }
 
     /// Nothing waits.
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.until.is_none()
     }
 
@@ -53,7 +53,7 @@ impl CommitWait {
     /// # Errors
     ///
     /// If it cannot be made safe.
-    pub async fn over(&mut self) -> Result<(), Failed> {
+    pub(crate) async fn over(&mut self) -> Result<(), Failed> {
         let Some(until) = self.until.take() else {
             return Ok(());
         };

@@ -10,7 +10,7 @@ use crate::state::logins::How;
 
 /// How a connection shows which user it is without a password.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Proof {
+pub(crate) enum Proof {
     /// It does not.
     None,
     /// By the id of the user at the other end of a Unix socket.
@@ -33,7 +33,7 @@ impl Proof {
     }
 
     /// Which user that is.
-    pub fn user(&self, daemon: &Daemon) -> Option<Arc<User>> {
+    pub(crate) fn user(&self, daemon: &Daemon) -> Option<Arc<User>> {
         let config = daemon.config.load();
         let is_user = |user: &&User| match self {
             Self::None | Self::Control => false,

@@ -29,7 +29,7 @@ const VALUE: &str = "value";
 
 /// What one connection watches.
 #[derive(Default)]
-pub struct Watch {
+pub(crate) struct Watch {
     channels: Arc<Mutex<Vec<Channel>>>,
     /// The user that watches: what is sent is what this user may see then.
     user: Arc<ArcSwapOption<User>>,
@@ -40,7 +40,7 @@ pub struct Watch {
 
 /// Events that a client wants to hear of.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Channel {
+pub(crate) struct Channel {
     /// The name, or the pattern of names.
     pub name: Arc<str>,
     /// It is a pattern, with `*` for any letters.
@@ -79,12 +79,12 @@ impl Drop for Task {
 
 impl Watch {
     /// It hears of events.
-    pub fn is_subscribed(&self) -> bool {
+    pub(crate) fn is_subscribed(&self) -> bool {
         self.events.is_some() || self.values.is_some()
     }
 
     /// What it hears of, those with or those without a pattern.
-    pub fn names(&self, is_pattern: bool) -> Vec<Arc<str>> {
+    pub(crate) fn names(&self, is_pattern: bool) -> Vec<Arc<str>> {
         let channels = self.channels.lock();
         let wanted = channels
             .iter()
@@ -93,42 +93,37 @@ impl Watch {
     }
 
     /// How many channels and patterns it hears of.
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.channels.lock().len()
     }
 
-    /// It hears of none.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
     /// It watches nothing.
-    pub fn is_idle(&self) -> bool {
+    pub(crate) fn is_idle(&self) -> bool {
         !self.is_subscribed() && !self.is_monitor()
     }
 
     /// It sees every command.
-    pub fn is_monitor(&self) -> bool {
+    pub(crate) fn is_monitor(&self) -> bool {
         self.commands.is_some()
     }
 
     /// What it hears of.
-    pub fn channels(&self) -> Vec<Channel> {
+    pub(crate) fn channels(&self) -> Vec<Channel> {
         self.channels.lock().clone()
     }
 
     /// Be told what this user may see from now on.
-    pub fn set_user(&self, user: Option<Arc<User>>) {
+    pub(crate) fn set_user(&self, user: Option<Arc<User>>) {
         self.user.store(user);
     }
 
     /// The user that was told what it may see.
-    pub fn user(&self) -> Option<Arc<User>> {
+    pub(crate) fn user(&self) -> Option<Arc<User>> {
         self.user.load_full()
     }
 
     /// Whether this user was told what it may see.
-    pub fn is_of(&self, user: Option<&Arc<User>>) -> bool {
+    pub(crate) fn is_of(&self, user: Option<&Arc<User>>) -> bool {
         let known = self.user.load();
         match (known.as_ref(), user) {
             (Some(known), Some(user)) => Arc::ptr_eq(known, user),
@@ -142,7 +137,7 @@ impl Watch {
     /// # Errors
     ///
     /// If there is no room for all. Then none of them is left.
-    pub fn recount(
+    pub(crate) fn recount(
         &mut self,
         usage: &Arc<Usage>,
         take: impl Fn() -> Result<Counted, Over>,
@@ -177,7 +172,7 @@ impl Watch {
     /// # Errors
     ///
     /// If the user has as many streams as it may.
-    pub fn subscribe(
+    pub(crate) fn subscribe(
         &mut self,
         daemon: &Daemon,
         card: &Arc<ClientCard>,
@@ -229,7 +224,7 @@ impl Watch {
     /// # Errors
     ///
     /// If the user has as many streams as it may.
-    pub fn subscribe_values(
+    pub(crate) fn subscribe_values(
         &mut self,
         daemon: &Arc<Daemon>,
         card: &Arc<ClientCard>,
@@ -284,7 +279,7 @@ impl Watch {
     }
 
     /// Hear of these no more.
-    pub fn unsubscribe(&mut self, channel: &Channel) {
+    pub(crate) fn unsubscribe(&mut self, channel: &Channel) {
         let mut channels = self.channels.lock();
         channels.retain(|known| known != channel);
         let is_of_values = |channel: &Channel| channel.name.starts_with(VALUES);
@@ -301,7 +296,7 @@ impl Watch {
     /// # Errors
     ///
     /// If the user has as many streams as it may.
-    pub fn monitor(
+    pub(crate) fn monitor(
         &mut self,
         daemon: &Arc<Daemon>,
         card: &Arc<ClientCard>,
@@ -331,12 +326,12 @@ impl Watch {
     }
 
     /// See no more commands.
-    pub fn end_monitor(&mut self) {
+    pub(crate) fn end_monitor(&mut self) {
         self.commands = None;
     }
 
     /// It still wants to be told this, and may be.
-    pub fn wants(&self, push: &Push) -> bool {
+    pub(crate) fn wants(&self, push: &Push) -> bool {
         match push {
             Push::Message {
                 pattern,

@@ -13,7 +13,7 @@ pub(crate) const QUEUED_MAX: usize = 4096;
 const OWN: usize = 4 * 1024;
 
 /// What a client has queued.
-pub struct Transaction {
+pub(crate) struct Transaction {
     /// The commands, one behind the other.
     bytes: Vec<u8>,
     count: usize,
@@ -30,7 +30,7 @@ pub struct Transaction {
 }
 
 /// Why a command cannot be queued.
-pub enum TooLong {
+pub(crate) enum TooLong {
     /// There are as many as may be.
     Commands,
     /// They have as many bytes as may be.
@@ -41,7 +41,7 @@ pub enum TooLong {
 
 impl Transaction {
     /// Nothing yet, of this user.
-    pub fn new(budget: &Arc<Budget>, user: &str) -> Self {
+    pub(crate) fn new(budget: &Arc<Budget>, user: &str) -> Self {
         Self {
             bytes: Vec::new(),
             count: 0,
@@ -59,7 +59,7 @@ impl Transaction {
     /// # Errors
     ///
     /// If there is no room.
-    pub fn add(&mut self, request: Request<'_>, bytes_max: usize) -> Result<(), TooLong> {
+    pub(crate) fn add(&mut self, request: Request<'_>, bytes_max: usize) -> Result<(), TooLong> {
         if self.is_spoiled {
             return Ok(());
         }
@@ -86,7 +86,7 @@ impl Transaction {
     }
 
     /// None of them will be executed.
-    pub fn spoil(&mut self) {
+    pub(crate) fn spoil(&mut self) {
         self.is_spoiled = true;
         self.bytes = Vec::new();
         self.count = 0;
@@ -94,22 +94,22 @@ impl Transaction {
     }
 
     /// They may be executed.
-    pub fn is_good(&self) -> bool {
+    pub(crate) fn is_good(&self) -> bool {
         !self.is_spoiled
     }
 
     /// They are of this user.
-    pub fn is_of(&self, user: &str) -> bool {
+    pub(crate) fn is_of(&self, user: &str) -> bool {
         *self.user == *user
     }
 
     /// How many there are.
-    pub fn count(&self) -> usize {
+    pub(crate) fn count(&self) -> usize {
         self.count
     }
 
     /// The next to be executed.
-    pub fn next_request(&mut self) -> Option<Request<'_>> {
+    pub(crate) fn next_request(&mut self) -> Option<Request<'_>> {
         let limits = RequestLimits {
             bulk_max: usize::MAX,
             frame_max: usize::MAX,

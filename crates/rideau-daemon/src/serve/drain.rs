@@ -23,7 +23,7 @@ const STOPPED_WITHIN: Duration = Duration::from_secs(5);
 
 /// Stop: grant nothing new, let holders finish for `server.drain`, and then take back
 /// what is held.
-pub async fn drain(daemon: &Arc<Daemon>) {
+pub(crate) async fn drain(daemon: &Arc<Daemon>) {
     let within = daemon.config.load().server.drain;
     let text = format!("the server stops: holders have {} to finish", Brief(within));
     daemon.events.add("server", "drain", text, None);

@@ -33,7 +33,7 @@ const SHED: [Reason; 9] = [
 
 /// What was seen so far.
 #[derive(Default)]
-pub struct Watcher {
+pub(crate) struct Watcher {
     /// By kind and name.
     places: HashMap<(&'static str, Arc<str>), Seen>,
     /// Leases that were reported.
@@ -58,7 +58,7 @@ struct Shedding {
 }
 
 /// Look for ever.
-pub async fn keep(daemon: Arc<Daemon>) {
+pub(crate) async fn keep(daemon: Arc<Daemon>) {
     let mut ticks = tokio::time::interval(EVERY);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     let mut watcher = Watcher::default();
@@ -72,7 +72,7 @@ pub async fn keep(daemon: Arc<Daemon>) {
 
 impl Watcher {
     /// Look once, and report what is new.
-    pub fn look(&mut self, daemon: &Daemon, now: Instant) {
+    pub(crate) fn look(&mut self, daemon: &Daemon, now: Instant) {
         self.places
             .values_mut()
             .for_each(|seen| seen.is_there = false);

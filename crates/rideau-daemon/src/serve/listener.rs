@@ -26,7 +26,7 @@ use crate::state::daemon::Daemon;
 use crate::state::reserve;
 
 /// A place where the server listens.
-pub enum Listener {
+pub(crate) enum Listener {
     /// An address and a port.
     Tcp(TcpListener),
     /// An address and a port, within TLS, and how long a client has to get in.
@@ -44,7 +44,7 @@ impl Listener {
     /// # Errors
     ///
     /// If another process does, or it may not be.
-    pub async fn bind_tls(
+    pub(crate) async fn bind_tls(
         address: SocketAddr,
         acceptor: TlsAcceptor,
         within: Duration,
@@ -57,7 +57,7 @@ impl Listener {
     /// # Errors
     ///
     /// If another process does, or it may not be.
-    pub async fn bind(listen: &Listen, mode: u32) -> io::Result<Self> {
+    pub(crate) async fn bind(listen: &Listen, mode: u32) -> io::Result<Self> {
         match listen {
             Listen::Tcp(address) => Ok(Self::Tcp(bind::tcp(*address)?)),
             Listen::Unix(path) => bind_unix(path, mode).await,
@@ -70,7 +70,7 @@ impl Listener {
     }
 
     /// Where it listens, the port chosen by the system included.
-    pub fn address(&self) -> String {
+    pub(crate) fn address(&self) -> String {
         match self {
             Self::Tcp(listener) | Self::Tls(listener, ..) => listener
                 .local_addr()
@@ -80,7 +80,7 @@ impl Listener {
     }
 
     /// The port, if there is one.
-    pub fn port(&self) -> Option<u16> {
+    pub(crate) fn port(&self) -> Option<u16> {
         match self {
             Self::Tcp(listener) | Self::Tls(listener, ..) => {
                 listener.local_addr().ok().map(|address| address.port())
@@ -95,7 +95,7 @@ impl Listener {
     }
 
     /// Serve every connection that comes on these I/O threads, for ever.
-    pub async fn serve(self, daemon: Arc<Daemon>, io_threads: Arc<IoThreads>) {
+    pub(crate) async fn serve(self, daemon: Arc<Daemon>, io_threads: Arc<IoThreads>) {
         match self {
             Self::Tcp(listener) => loop {
                 match listener.accept().await {

@@ -27,7 +27,7 @@ const DENIALS_MAX: usize = 4096;
 
 /// Where a connection comes from, as far as limits go.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
-pub enum Origin {
+pub(crate) enum Origin {
     /// An address. Of the sixth version it is the network: a host has all of it.
     Address(IpAddr),
     /// A user of this machine, over a Unix socket.
@@ -38,7 +38,7 @@ pub enum Origin {
 
 impl Origin {
     /// What counts of an address.
-    pub fn of(address: IpAddr) -> Self {
+    pub(crate) fn of(address: IpAddr) -> Self {
         Self::Address(match address.to_canonical() {
             IpAddr::V6(six) if !six.is_loopback() => {
                 let [a, b, c, d, ..] = six.segments();

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 ///
 /// Nothing else is ordered by these numbers, so all of it is relaxed.
 #[derive(Debug)]
-pub struct Budget {
+pub(crate) struct Budget {
     max: AtomicU64,
     used: AtomicU64,
 }
@@ -21,7 +21,7 @@ pub(crate) struct Drawn {
 
 impl Budget {
     /// This many bytes, and all of them are free.
-    pub fn new(max: u64) -> Self {
+    pub(crate) fn new(max: u64) -> Self {
         Self {
             max: AtomicU64::new(max),
             used: AtomicU64::new(0),
@@ -29,17 +29,17 @@ impl Budget {
     }
 
     /// How many there are.
-    pub fn max(&self) -> u64 {
+    pub(crate) fn max(&self) -> u64 {
         self.max.load(Ordering::Relaxed)
     }
 
     /// How many are drawn.
-    pub fn used(&self) -> u64 {
+    pub(crate) fn used(&self) -> u64 {
         self.used.load(Ordering::Relaxed)
     }
 
     /// This many from now on. What is drawn above that stays until it is given back.
-    pub fn set_max(&self, max: u64) {
+    pub(crate) fn set_max(&self, max: u64) {
         self.max.store(max, Ordering::Relaxed);
     }
 

@@ -31,7 +31,7 @@ pub(crate) const FOR_EVER: Duration = Duration::from_secs(100 * 365 * 86_400);
 
 /// Names, and what they are of.
 #[derive(Clone, Default)]
-pub struct Catalog {
+pub(crate) struct Catalog {
     /// Pools, by name.
     pub pools: HashMap<String, Arc<NamedPool>>,
     /// Groups of pools and of brokers, by name without `@`.
@@ -63,7 +63,7 @@ pub struct NamedPool {
 }
 
 /// A group with its name.
-pub struct NamedGroup {
+pub(crate) struct NamedGroup {
     /// The name, without `@`.
     pub name: Arc<str>,
     /// Its pools.
@@ -75,7 +75,7 @@ pub struct NamedGroup {
 }
 
 /// Brokers, one of which is chosen for each that comes.
-pub struct BrokerGroup {
+pub(crate) struct BrokerGroup {
     all: Vec<Arc<NamedBroker>>,
     /// By what they tell asks, and what they tell offers.
     better: [Balancer<Arc<NamedBroker>>; 2],
@@ -84,7 +84,7 @@ pub struct BrokerGroup {
 }
 
 /// A broker with its name.
-pub struct NamedBroker {
+pub(crate) struct NamedBroker {
     /// The name.
     pub name: Arc<str>,
     /// The broker.
@@ -104,7 +104,7 @@ pub struct NamedRegulator {
 }
 
 /// A rule for locks, and what became of the asks that came under it.
-pub struct RulePlace {
+pub(crate) struct RulePlace {
     /// The rule.
     pub rule: LockRule,
     /// What became of the asks that came. The counts are the same for the same pattern,
@@ -114,7 +114,7 @@ pub struct RulePlace {
 
 /// What became of the asks that came to keys of a rule.
 #[derive(Default)]
-pub struct RuleCounts {
+pub(crate) struct RuleCounts {
     /// How many were granted, at once or after a wait.
     pub acquired: AtomicU64,
     /// How many were refused at once.
@@ -149,7 +149,7 @@ impl RuleCounts {
 
 /// What a change of configuration leaves behind.
 #[derive(Default)]
-pub struct Left {
+pub(crate) struct Left {
     /// Pools that are gone; a holder of one of their members keeps it for now.
     pub pools: Vec<Arc<NamedPool>>,
     /// Brokers that are gone.
@@ -164,7 +164,7 @@ impl Catalog {
     /// # Errors
     ///
     /// If an option breaks a rule.
-    pub fn new(config: &Config, workshop: Arc<RunDirs>) -> Result<Self, OptionError> {
+    pub(crate) fn new(config: &Config, workshop: Arc<RunDirs>) -> Result<Self, OptionError> {
         let nothing = Self {
             workshop,
             ..Self::default()
@@ -178,7 +178,7 @@ impl Catalog {
     /// # Errors
     ///
     /// If an option breaks a rule.
-    pub fn changed(&self, config: &Config) -> Result<(Self, Left), OptionError> {
+    pub(crate) fn changed(&self, config: &Config) -> Result<(Self, Left), OptionError> {
         Self::validate(config)?;
         let mut left = Left::default();
         let mut pools = HashMap::new();
@@ -310,7 +310,7 @@ impl Catalog {
     }
 
     /// Those of them that a user may see.
-    pub fn seen(&self, sight: Viewer<'_>) -> Self {
+    pub(crate) fn seen(&self, sight: Viewer<'_>) -> Self {
         let mut seen = self.clone();
         seen.pools.retain(|name, _| sight.sees("pool", name));
         seen.groups
@@ -323,18 +323,13 @@ impl Catalog {
     }
 
     /// How many names there are.
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         let named = self.pools.len() + self.groups.len() + self.brokers.len();
         named + self.regulators.len() + self.rules.len() + self.ranges.len()
     }
 
-    /// Nothing has a name.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
     /// The rule of a key.
-    pub fn rule(&self, key: &str) -> Option<&Arc<RulePlace>> {
+    pub(crate) fn rule(&self, key: &str) -> Option<&Arc<RulePlace>> {
         self.rules.iter().find(|place| place.rule.fits(key))
     }
 }
@@ -487,7 +482,7 @@ impl BrokerGroup {
 
     /// One of them, for an ask or offer that comes to this side: the better of two, or if
     /// their meters tell nothing, each in turn. None if there is none.
-    pub fn choose(&self, side: Side) -> Option<Arc<NamedBroker>> {
+    pub(crate) fn choose(&self, side: Side) -> Option<Arc<NamedBroker>> {
         if let Some(chosen) = self.better[side as usize].choose() {
             return Some(Arc::clone(&chosen));
         }

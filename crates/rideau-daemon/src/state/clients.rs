@@ -12,7 +12,7 @@ use crate::state::holder::{Holder, HolderId};
 use crate::state::push::PushQueue;
 
 /// The connections there are.
-pub struct Clients {
+pub(crate) struct Clients {
     serial: AtomicU64,
     all: Mutex<BTreeMap<u64, Arc<ClientCard>>>,
     /// How many see every command.
@@ -67,63 +67,63 @@ impl Default for Clients {
 
 impl Clients {
     /// The number of the next connection.
-    pub fn next_id(&self) -> u64 {
+    pub(crate) fn next_id(&self) -> u64 {
         self.serial.fetch_add(1, Ordering::Relaxed) + 1
     }
 
     /// A connection came.
-    pub fn add(&self, client: &Arc<ClientCard>) {
+    pub(crate) fn add(&self, client: &Arc<ClientCard>) {
         self.all.lock().insert(client.id, Arc::clone(client));
     }
 
     /// A connection is gone.
-    pub fn remove(&self, id: u64) {
+    pub(crate) fn remove(&self, id: u64) {
         self.all.lock().remove(&id);
     }
 
     /// How many there are.
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.all.lock().len()
     }
 
     /// There is none.
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
     /// All of them, the oldest first.
-    pub fn all(&self) -> Vec<Arc<ClientCard>> {
+    pub(crate) fn all(&self) -> Vec<Arc<ClientCard>> {
         self.all.lock().values().cloned().collect()
     }
 
     /// One of them.
-    pub fn find(&self, id: u64) -> Option<Arc<ClientCard>> {
+    pub(crate) fn find(&self, id: u64) -> Option<Arc<ClientCard>> {
         self.all.lock().get(&id).cloned()
     }
 
     /// See every command from now on.
-    pub fn monitor(&self) -> broadcast::Receiver<Arc<str>> {
+    pub(crate) fn monitor(&self) -> broadcast::Receiver<Arc<str>> {
         self.monitors.fetch_add(1, Ordering::Relaxed);
         self.lines.subscribe()
     }
 
     /// A client that saw every command is gone.
-    pub fn end_monitor(&self) {
+    pub(crate) fn end_monitor(&self) {
         self.monitors.fetch_sub(1, Ordering::Relaxed);
     }
 
     /// A client sees every command.
-    pub fn is_monitored(&self) -> bool {
+    pub(crate) fn is_monitored(&self) -> bool {
         self.monitors.load(Ordering::Relaxed) > 0
     }
 
     /// How many see every command.
-    pub fn monitors(&self) -> usize {
+    pub(crate) fn monitors(&self) -> usize {
         self.monitors.load(Ordering::Relaxed)
     }
 
     /// Show a command to the clients that see every one.
-    pub fn show(&self, line: &str) {
+    pub(crate) fn show(&self, line: &str) {
         let _ = self.lines.send(line.into());
     }
 }

@@ -45,11 +45,11 @@ struct Row {
 
 /// What a connection was asked for at once.
 #[derive(Debug, Default)]
-pub struct Batch(Vec<Run>);
+pub(crate) struct Batch(Vec<Run>);
 
 /// This many of one command.
 #[derive(Clone, Copy, Debug)]
-pub struct Run {
+pub(crate) struct Run {
     at: usize,
     count: u64,
     failed: u64,
@@ -160,7 +160,7 @@ impl CommandStats {
 impl Batch {
     /// One more of the command at this place of the table.
     #[inline]
-    pub fn add(&mut self, at: usize) {
+    pub(crate) fn add(&mut self, at: usize) {
         match self.0.last_mut() {
             Some(run) if run.at == at => run.count += 1,
             _ => self.add_other(at),
@@ -169,26 +169,26 @@ impl Batch {
 
     /// One that has no name we know, behind all of the table: it failed.
     #[cold]
-    pub fn add_unknown(&mut self, behind: usize) {
+    pub(crate) fn add_unknown(&mut self, behind: usize) {
         self.add(behind);
         self.fail();
     }
 
     /// The last one failed.
     #[cold]
-    pub fn fail(&mut self) {
+    pub(crate) fn fail(&mut self) {
         if let Some(run) = self.0.last_mut() {
             run.failed += 1;
         }
     }
 
     /// Nothing is to be counted.
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
     /// The last one waits, and is counted alone.
-    pub fn take_last(&mut self) -> Option<Run> {
+    pub(crate) fn take_last(&mut self) -> Option<Run> {
         let last = self.0.last_mut()?;
         last.count -= 1;
         let at = last.at;
@@ -221,7 +221,7 @@ impl Batch {
 
 impl Run {
     /// It was answered with an error.
-    pub fn failed(mut self, is_failed: bool) -> Self {
+    pub(crate) fn failed(mut self, is_failed: bool) -> Self {
         self.failed = u64::from(is_failed);
         self
     }

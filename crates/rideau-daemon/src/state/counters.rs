@@ -12,7 +12,7 @@ use crate::state::ticket::TicketKind;
 /// Things taken back because of their holder's end or by an operator, by what
 /// they were and why.
 #[derive(Default)]
-pub struct Reclaims([[AtomicU64; EndReason::ALL.len()]; KINDS.len()]);
+pub(crate) struct Reclaims([[AtomicU64; EndReason::ALL.len()]; KINDS.len()]);
 
 /// What can be taken back.
 const KINDS: [&str; 6] = ["pool", "lock", "broker", "regulator", "range", "app"];
@@ -20,7 +20,7 @@ const KINDS: [&str; 6] = ["pool", "lock", "broker", "regulator", "range", "app"]
 /// Things released on another connection than they were taken on, by the user and the
 /// client library that released them.
 #[derive(Default)]
-pub struct ForeignReleases(Mutex<BTreeMap<(Arc<str>, &'static str), u64>>);
+pub(crate) struct ForeignReleases(Mutex<BTreeMap<(Arc<str>, &'static str), u64>>);
 
 /// Client libraries that have a name of their own among the numbers. Clients say
 /// what they like, and what there is to be counted must not be up to them.
@@ -43,14 +43,14 @@ const LIBRARIES: [&str; 14] = [
 
 impl Reclaims {
     /// One more.
-    pub fn add(&self, kind: TicketKind, why: EndReason) {
+    pub(crate) fn add(&self, kind: TicketKind, why: EndReason) {
         if let Some(at) = KINDS.iter().position(|word| *word == kind.word()) {
             self.0[at][why as usize].fetch_add(1, Ordering::Relaxed);
         }
     }
 
     /// How many there were for this reason.
-    pub fn of(&self, why: EndReason) -> u64 {
+    pub(crate) fn of(&self, why: EndReason) -> u64 {
         let counts = self.0.iter();
         counts
             .map(|kind| kind[why as usize].load(Ordering::Relaxed))
@@ -58,7 +58,7 @@ impl Reclaims {
     }
 
     /// How many there were of each kind for this reason.
-    pub fn by_kind(&self, why: EndReason) -> impl Iterator<Item = (&'static str, u64)> + '_ {
+    pub(crate) fn by_kind(&self, why: EndReason) -> impl Iterator<Item = (&'static str, u64)> + '_ {
         let counts = KINDS.iter().zip(&self.0);
         counts.map(move |(kind, counts)| (*kind, counts[why as usize].load(Ordering::Relaxed)))
     }
@@ -66,7 +66,7 @@ impl Reclaims {
 
 impl ForeignReleases {
     /// One more.
-    pub fn add(&self, user: &str, library: &str) {
+    pub(crate) fn add(&self, user: &str, library: &str) {
         // Some put more than their name there: `redis-py(redis-om_v1)`.
         let name = library.split('(').next().unwrap_or_default();
         let known = LIBRARIES
@@ -81,12 +81,12 @@ impl ForeignReleases {
     }
 
     /// How many there were.
-    pub fn total(&self) -> u64 {
+    pub(crate) fn total(&self) -> u64 {
         self.0.lock().values().sum()
     }
 
     /// How many there were, by user and library.
-    pub fn all(&self) -> Vec<(Arc<str>, &'static str, u64)> {
+    pub(crate) fn all(&self) -> Vec<(Arc<str>, &'static str, u64)> {
         let all = self.0.lock();
         let rows = all.iter();
         rows.map(|((user, library), count)| (Arc::clone(user), *library, *count))

@@ -52,35 +52,35 @@ pub(crate) use rights::no_use;
 /// All that the server knows.
 pub struct Daemon {
     /// What it was told.
-    pub config: ArcSwap<Config>,
+    pub(crate) config: ArcSwap<Config>,
     /// Everything that has a name.
-    pub places: ArcSwap<Catalog>,
+    pub(crate) places: ArcSwap<Catalog>,
     /// The units of all keys.
-    pub locks: Locks<Vec<u8>>,
+    pub(crate) locks: Locks<Vec<u8>>,
     /// The values of all ranges.
     pub(crate) values: Values,
     /// Which holder holds what.
-    pub lease_table: LeaseTable,
+    pub(crate) lease_table: LeaseTable,
     /// The connections.
-    pub clients: Clients,
+    pub(crate) clients: Clients,
     /// The sessions.
-    pub sessions: Sessions,
+    pub(crate) sessions: Sessions,
     /// What each user has of what all share.
-    pub quotas: Quotas,
+    pub(crate) quotas: Quotas,
     /// What happened.
-    pub events: Arc<Events>,
+    pub(crate) events: Arc<Events>,
     /// Which users logged in, and which did not.
-    pub logins: Logins,
+    pub(crate) logins: Logins,
     /// The last asks that were refused, to explain them.
     pub(crate) refusals: RefusalLog,
     /// What was counted.
-    pub counts: Counts,
+    pub(crate) counts: Counts,
     /// How often each command was executed, and how long that took.
     pub(crate) timings: CommandStats,
     /// When it began.
     pub(crate) started: Instant,
     /// No new client is served any more,
-    pub draining: AtomicBool,
+    pub(crate) draining: AtomicBool,
     /// which is told here.
     stopping: Notify,
     /// Every HTTP connection listens to this for its end.
@@ -90,24 +90,24 @@ pub struct Daemon {
     /// The files that there may be.
     pub(crate) files: Files,
     /// Room for what clients have sent and not finished.
-    pub input: Arc<Budget>,
+    pub(crate) input: Arc<Budget>,
     /// Who is in control without being a user of the config.
-    pub operator: Operator,
+    pub(crate) operator: Operator,
     /// Room for health checks when there are too many connections.
     pub(crate) reserve: Reserve,
     /// Turns to check a password.
     pub(crate) password_checks: ResizableSemaphore,
     /// What it was told, as text, and what before.
-    pub settings: Settings,
+    pub(crate) settings: Settings,
     /// The applications.
-    pub apps: Apps,
+    pub(crate) apps: Apps,
     /// HTTP in front of them.
     pub(crate) front: Arc<Front>,
 }
 
 /// What was counted since the start.
 #[derive(Default)]
-pub struct Counts {
+pub(crate) struct Counts {
     /// Commands that were executed.
     pub commands: AtomicU64,
     /// Connections that came.
@@ -196,6 +196,11 @@ impl From<NotOpened> for NotDone {
 }
 
 impl Daemon {
+    /// The applications.
+    pub const fn apps(&self) -> &Apps {
+        &self.apps
+    }
+
     /// A server that was told this.
     ///
     /// # Errors

@@ -37,7 +37,7 @@ pub(crate) use rows::LeaseRow;
 use slab::{NONE, Slab};
 
 /// All that is held through the server.
-pub struct LeaseTable {
+pub(crate) struct LeaseTable {
     shards: Box<[Mutex<Shard>]>,
     /// The shard of the next holder.
     next: AtomicUsize,
@@ -74,7 +74,7 @@ struct Slot {
 }
 
 /// What a ticket stands for.
-pub enum LeaseEntry {
+pub(crate) enum LeaseEntry {
     /// Nothing: the slot is free, or a caller is just looking at it.
     None,
     /// Something held.
@@ -88,7 +88,7 @@ pub enum LeaseEntry {
 
 impl LeaseEntry {
     /// What is held.
-    pub fn grant(&self) -> Option<&Grant> {
+    pub(crate) fn grant(&self) -> Option<&Grant> {
         match self {
             Self::Held(grant) | Self::Answered(grant, _) => Some(grant),
             Self::Asked(_) | Self::None => None,
@@ -96,7 +96,7 @@ impl LeaseEntry {
     }
 
     /// The same, taken out.
-    pub fn into_grant(self) -> Option<Grant> {
+    pub(crate) fn into_grant(self) -> Option<Grant> {
         match self {
             Self::Held(grant) | Self::Answered(grant, _) => Some(grant),
             Self::Asked(_) | Self::None => None,
@@ -128,7 +128,7 @@ struct Rare {
 
 /// A holder that ends.
 #[derive(Debug)]
-pub struct Ending(HolderId);
+pub(crate) struct Ending(HolderId);
 
 /// A ticket that is over.
 #[derive(Clone, Copy, Debug)]
@@ -139,7 +139,7 @@ struct Ended {
 }
 
 /// What was taken out.
-pub struct Taken {
+pub(crate) struct Taken {
     /// What the ticket stood for.
     pub thing: LeaseEntry,
     /// Whose it was.
@@ -159,7 +159,7 @@ impl Default for LeaseTable {
 
 impl LeaseTable {
     /// A holder that may hold things from now on.
-    pub fn open(&self, card: Arc<Holder>) -> HolderId {
+    pub(crate) fn open(&self, card: Arc<Holder>) -> HolderId {
         let at = self.next.fetch_add(1, Ordering::Relaxed) % SHARDS;
         let shard = &mut *self.shards[at].lock();
         let place = shard.holders.take();
@@ -180,7 +180,7 @@ impl LeaseTable {
     /// # Errors
     ///
     /// The thing, if it was not kept.
-    pub fn keep(
+    pub(crate) fn keep(
         &self,
         holder: HolderId,
         kind: TicketKind,
@@ -224,7 +224,7 @@ impl LeaseTable {
     /// # Errors
     ///
     /// If there is nothing under the ticket, or it is not this user's.
-    pub fn take(
+    pub(crate) fn take(
         &self,
         ticket: Ticket,
         user: Option<&str>,
@@ -238,7 +238,7 @@ impl LeaseTable {
     /// # Errors
     ///
     /// If there is nothing under the ticket, or it is not this user's.
-    pub fn take_at(
+    pub(crate) fn take_at(
         &self,
         ticket: Ticket,
         user: Option<&str>,
@@ -257,7 +257,7 @@ impl LeaseTable {
     /// # Errors
     ///
     /// If there is nothing under the ticket, or it is not this user's.
-    pub fn look<T>(
+    pub(crate) fn look<T>(
         &self,
         ticket: Ticket,
         user: Option<&str>,
@@ -273,7 +273,7 @@ impl LeaseTable {
     /// # Errors
     ///
     /// The thing, if it is not wanted any more.
-    pub fn fill(&self, ticket: Ticket, thing: LeaseEntry) -> Result<(), LeaseEntry> {
+    pub(crate) fn fill(&self, ticket: Ticket, thing: LeaseEntry) -> Result<(), LeaseEntry> {
         let since = self.now();
         let Ok((mut shard, at)) = self.find(ticket) else {
             return Err(thing);
@@ -287,7 +287,11 @@ impl LeaseTable {
     }
 
     /// The newest of what a holder holds that is wanted.
-    pub fn newest(&self, holder: HolderId, wanted: impl Fn(&Grant) -> bool) -> Option<Ticket> {
+    pub(crate) fn newest(
+        &self,
+        holder: HolderId,
+        wanted: impl Fn(&Grant) -> bool,
+    ) -> Option<Ticket> {
         let shard = self.shards[holder.shard as usize].lock();
         let mut at = shard.holder(holder)?.first;
         while at != NONE {
@@ -302,7 +306,7 @@ impl LeaseTable {
 
     /// A holder ends: it gets nothing more from now on. What it holds is taken out by
     /// [`end_some`](Self::end_some). None if it has ended before.
-    pub fn close(&self, holder: HolderId) -> Option<Ending> {
+    pub(crate) fn close(&self, holder: HolderId) -> Option<Ending> {
         let mut shard = self.shards[holder.shard as usize].lock();
         shard.holder(holder)?;
         shard.holders[holder.at].card = None;
@@ -311,7 +315,7 @@ impl LeaseTable {
 
     /// Take out as much of what an ending holder holds as others can wait for; nothing if
     /// that was all.
-    pub fn end_some(&self, ending: &Ending, why: EndReason) -> Vec<(Ticket, LeaseEntry)> {
+    pub(crate) fn end_some(&self, ending: &Ending, why: EndReason) -> Vec<(Ticket, LeaseEntry)> {
         let Ending(holder) = *ending;
         let now = self.now();
         let mut shard = self.shards[holder.shard as usize].lock();
@@ -346,7 +350,7 @@ impl LeaseTable {
     }
 
     /// Remember an ask by the name that its holder gave it.
-    pub fn remember(&self, holder: HolderId, name: &[u8], named: Named) {
+    pub(crate) fn remember(&self, holder: HolderId, name: &[u8], named: Named) {
         let shard = &mut *self.shards[holder.shard as usize].lock();
         if shard.holder(holder).is_some() {
             let slots = &shard.slots;
@@ -360,13 +364,13 @@ impl LeaseTable {
     }
 
     /// What a holder asked for under this name.
-    pub fn recall(&self, holder: HolderId, name: &[u8]) -> Option<Named> {
+    pub(crate) fn recall(&self, holder: HolderId, name: &[u8]) -> Option<Named> {
         let shard = self.shards[holder.shard as usize].lock();
         shard.holder(holder)?.names.find(name).cloned()
     }
 
     /// How many things a holder holds or waits for.
-    pub fn count(&self, holder: HolderId) -> usize {
+    pub(crate) fn count(&self, holder: HolderId) -> usize {
         let shard = self.shards[holder.shard as usize].lock();
         shard.holder(holder).map_or(0, HolderSlot::held)
     }
@@ -404,12 +408,12 @@ impl LeaseTable {
     }
 
     /// The time by which lease table goes, in nanoseconds since it began.
-    pub fn now(&self) -> u64 {
+    pub(crate) fn now(&self) -> u64 {
         self.at(Instant::now())
     }
 
     /// The same of another time.
-    pub fn at(&self, time: Instant) -> u64 {
+    pub(crate) fn at(&self, time: Instant) -> u64 {
         let since = time.saturating_duration_since(self.start);
         since.as_secs() * 1_000_000_000 + u64::from(since.subsec_nanos())
     }

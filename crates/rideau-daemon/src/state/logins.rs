@@ -19,7 +19,7 @@ const WHY_MAX: usize = 512;
 
 /// How a user has shown who it is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum How {
+pub(crate) enum How {
     /// It knew the password.
     Password,
     /// By its user id, over a Unix socket.
@@ -33,7 +33,7 @@ pub enum How {
 }
 
 /// What is known of logins.
-pub struct Logins {
+pub(crate) struct Logins {
     failed: Mutex<FailedLogins>,
     before: Arc<Mutex<BeforeLogin>>,
     /// By user and right.
@@ -45,7 +45,7 @@ pub struct Logins {
 }
 
 /// One connection has not logged in, as long as this is kept.
-pub struct LoginPlace {
+pub(crate) struct LoginPlace {
     before: Arc<Mutex<BeforeLogin>>,
     origin: Origin,
 }
@@ -58,11 +58,11 @@ impl Drop for LoginPlace {
 
 /// What a password was when it was checked, in a form that cannot be read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Fingerprint(u64, u64);
+pub(crate) struct Fingerprint(u64, u64);
 
 impl Logins {
     /// No connection has come yet.
-    pub fn new(events: Arc<Events>) -> Self {
+    pub(crate) fn new(events: Arc<Events>) -> Self {
         Self {
             failed: Mutex::default(),
             before: Arc::default(),
@@ -75,7 +75,7 @@ impl Logins {
 
     /// A connection that has not logged in. None if there are as many of its
     /// address already.
-    pub fn enter(&self, origin: Origin, most: usize) -> Option<Arc<LoginPlace>> {
+    pub(crate) fn enter(&self, origin: Origin, most: usize) -> Option<Arc<LoginPlace>> {
         let is_in = self.before.lock().enter(origin, most);
         is_in.then(|| {
             Arc::new(LoginPlace {
@@ -86,12 +86,12 @@ impl Logins {
     }
 
     /// How many connections have not logged in, of the address that has most.
-    pub fn most_before_login(&self) -> usize {
+    pub(crate) fn most_before_login(&self) -> usize {
         self.before.lock().most()
     }
 
     /// A user has come in from here.
-    pub fn succeeded(&self, user: &str, from: &str, how: How) {
+    pub(crate) fn succeeded(&self, user: &str, from: &str, how: How) {
         let how = match how {
             How::Password => "with a password",
             How::Uid => "by its user id",
@@ -105,7 +105,7 @@ impl Logins {
 
     /// The password of a user is another now, and its connections have to log in
     /// again: told once, however many they are.
-    pub fn lapsed(&self, user: &str) {
+    pub(crate) fn lapsed(&self, user: &str) {
         // No right is called so.
         let key = (user.to_owned(), "its old password".to_owned());
         if self.denials.lock().is_new(key, Instant::now()) {
@@ -115,7 +115,7 @@ impl Logins {
     }
 
     /// A password or a token was wrong. Says how long the answer is kept back.
-    pub fn failed(&self, origin: Origin) -> Duration {
+    pub(crate) fn failed(&self, origin: Origin) -> Duration {
         let mut told = Vec::new();
         let delay = self.failed.lock().fail(origin, Instant::now(), &mut told);
         self.tell(&told);
@@ -123,7 +123,7 @@ impl Logins {
     }
 
     /// Tell what is due.
-    pub fn look(&self, now: Instant) {
+    pub(crate) fn look(&self, now: Instant) {
         let mut told = Vec::new();
         self.failed.lock().advance(now, &mut told);
         self.tell(&told);
@@ -137,7 +137,7 @@ impl Logins {
     }
 
     /// A user may not do what it wanted: told once for each right in a while.
-    pub fn denied(&self, user: &str, right: &str, why: &str) {
+    pub(crate) fn denied(&self, user: &str, right: &str, why: &str) {
         let key = (user.to_owned(), right.to_owned());
         if self.denials.lock().is_new(key, Instant::now()) {
             let why = human::cut(why, WHY_MAX);
@@ -147,7 +147,7 @@ impl Logins {
     }
 
     /// The same, if that is what an error says.
-    pub fn refused(&self, user: &str, right: &str, error: &str) {
+    pub(crate) fn refused(&self, user: &str, right: &str, error: &str) {
         let mut codes = ["NOPERM ", "NOAUTH "].into_iter();
         if let Some(why) = codes.find_map(|code| error.strip_prefix(code)) {
             self.denied(user, right, why);
@@ -156,7 +156,7 @@ impl Logins {
 
     /// A client that has not logged in may not do what it wanted: told once for each
     /// address and right in a while.
-    pub fn denied_to(&self, origin: Origin, right: &str, why: &str) {
+    pub(crate) fn denied_to(&self, origin: Origin, right: &str, why: &str) {
         let key = (origin, right.to_owned());
         if self.strangers.lock().is_new(key, Instant::now()) {
             let why = human::cut(why, WHY_MAX);
@@ -168,7 +168,7 @@ impl Logins {
 
     /// A connection was turned away because too many of its address have not logged in:
     /// told once for each address in a while.
-    pub fn crowded(&self, origin: Origin) {
+    pub(crate) fn crowded(&self, origin: Origin) {
         // No right is called so.
         let key = (origin, "a place before the login".to_owned());
         if self.strangers.lock().is_new(key, Instant::now()) {
@@ -180,7 +180,7 @@ impl Logins {
     }
 
     /// What these bytes are known by, in this process alone.
-    pub fn fingerprint(&self, bytes: &[u8]) -> Fingerprint {
+    pub(crate) fn fingerprint(&self, bytes: &[u8]) -> Fingerprint {
         let [one, other] = &self.hashers;
         Fingerprint(one.hash_one(bytes), other.hash_one(bytes))
     }

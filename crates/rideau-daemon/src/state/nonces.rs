@@ -20,7 +20,7 @@ pub(crate) struct Names(Option<Box<HashMap<Vec<u8>, Named>>>);
 
 /// What was asked for under a name.
 #[derive(Clone, Debug)]
-pub struct Named {
+pub(crate) struct Named {
     /// Its ticket.
     pub ticket: Ticket,
     /// What its holder was told with the yes besides the ticket.

@@ -15,7 +15,7 @@ use rideau_config::{OPERATOR, User};
 const TOKEN_LEN: usize = 32;
 
 /// Who is the operator, and how it is known.
-pub struct Operator {
+pub(crate) struct Operator {
     user: Arc<User>,
     /// None if the system has no random numbers; then only the socket counts.
     token: Option<String>,
@@ -35,12 +35,12 @@ impl Default for Operator {
 
 impl Operator {
     /// The operator as a user.
-    pub fn user(&self) -> &Arc<User> {
+    pub(crate) fn user(&self) -> &Arc<User> {
         &self.user
     }
 
     /// This user is the operator, and not one of the config.
-    pub fn is(&self, user: &Arc<User>) -> bool {
+    pub(crate) fn is(&self, user: &Arc<User>) -> bool {
         Arc::ptr_eq(&self.user, user)
     }
 
@@ -55,12 +55,12 @@ impl Operator {
     }
 
     /// What proves that a client may read the operator's files.
-    pub fn token(&self) -> Option<&str> {
+    pub(crate) fn token(&self) -> Option<&str> {
         self.token.as_deref()
     }
 
     /// Whether this is the token. It takes as long whatever is given.
-    pub fn is_token(&self, given: &[u8]) -> bool {
+    pub(crate) fn is_token(&self, given: &[u8]) -> bool {
         let Some(token) = &self.token else {
             return false;
         };
@@ -74,7 +74,7 @@ impl Operator {
     }
 
     /// What a client can do that is not known, as a sentence.
-    pub fn advice(&self) -> String {
+    pub(crate) fn advice(&self) -> String {
         let token = match self.file.get() {
             Some(file) => format!("log in with the token in {}, ", file.display()),
             None => String::new(),

@@ -19,7 +19,7 @@ use crate::state::push::PushQueue;
 
 /// What a command needs of its user.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Needs {
+pub(crate) struct Needs {
     /// The name of the command.
     pub name: &'static str,
     /// The right; nothing if no login is needed.
@@ -29,7 +29,7 @@ pub struct Needs {
 }
 
 /// An ask under way, or its answer.
-pub struct Later {
+pub(crate) struct Later {
     name: String,
     /// What its command needs of its user.
     pub needs: Needs,
@@ -43,7 +43,7 @@ pub struct Later {
 }
 
 /// What waits for an answer, and tells it.
-pub struct LaterWait {
+pub(crate) struct LaterWait {
     /// Waits, and tells.
     pub future: Pin<Box<dyn Future<Output = ()> + Send>>,
     /// Takes the ask out of its queue, unless it has been answered there. None where it
@@ -53,7 +53,7 @@ pub struct LaterWait {
 
 impl Later {
     /// An ask of this command for something with this name.
-    pub fn new(name: &str, needs: Needs, outbox: Arc<PushQueue>) -> Self {
+    pub(crate) fn new(name: &str, needs: Needs, outbox: Arc<PushQueue>) -> Self {
         Self {
             name: name.into(),
             needs,
@@ -66,17 +66,17 @@ impl Later {
     }
 
     /// What was asked for.
-    pub fn name(&self) -> &str {
+    pub(crate) fn name(&self) -> &str {
         &self.name
     }
 
     /// Where the answer is told.
-    pub fn outbox(&self) -> &Arc<PushQueue> {
+    pub(crate) fn outbox(&self) -> &Arc<PushQueue> {
         &self.outbox
     }
 
     /// Wait for the answer in the background.
-    pub fn begin(self: &Arc<Self>, wait: LaterWait) {
+    pub(crate) fn begin(self: &Arc<Self>, wait: LaterWait) {
         *self.wait.lock() = Some(wait);
         let waits = Arc::downgrade(self);
         let task = tokio::spawn(future::poll_fn(move |context| match waits.upgrade() {
@@ -102,7 +102,7 @@ impl Later {
     }
 
     /// Answer no, and wait no longer, unless it is answered. Says whether it was not.
-    pub fn refuse(&self, outcome: Outcome) -> bool {
+    pub(crate) fn refuse(&self, outcome: Outcome) -> bool {
         let is_waiting = self.leave();
         if is_waiting {
             self.answer(outcome);
@@ -111,20 +111,20 @@ impl Later {
     }
 
     /// Here it is.
-    pub fn answer(&self, outcome: Outcome) {
+    pub(crate) fn answer(&self, outcome: Outcome) {
         *self.answer.lock() = Some(outcome);
         self.ended.notify_waiters();
     }
 
     /// It is not wanted any more: leave the queue, and tell the clients that await it.
-    pub fn cancel(&self, why: &'static str) {
+    pub(crate) fn cancel(&self, why: &'static str) {
         self.leave();
         self.tell_cancelled(why);
     }
 
     /// The same, if it still waits. Says whether it did: from then on it will not be
     /// answered in any other way.
-    pub fn cancel_waiting(&self, why: &'static str) -> bool {
+    pub(crate) fn cancel_waiting(&self, why: &'static str) -> bool {
         let mut wait = self.wait.lock();
         let is_waiting = match &*wait {
             Some(LaterWait { withdraw, .. }) => withdraw.as_ref().is_none_or(|withdraw| withdraw()),
@@ -165,12 +165,12 @@ impl Later {
     }
 
     /// The answer, if it is there.
-    pub fn answered(&self) -> Option<Outcome> {
+    pub(crate) fn answered(&self) -> Option<Outcome> {
         self.answer.lock().clone()
     }
 
     /// Wait for the answer.
-    pub async fn wait(&self) -> Outcome {
+    pub(crate) async fn wait(&self) -> Outcome {
         loop {
             let rung = self.ended.notified();
             if let Some(answer) = self.answered() {

@@ -16,24 +16,24 @@ pub(crate) use rideau_config::Quota;
 
 /// What users have. A user that was here once is remembered.
 #[derive(Default)]
-pub struct Quotas(Mutex<HashMap<Arc<str>, Arc<Usage>>>);
+pub(crate) struct Quotas(Mutex<HashMap<Arc<str>, Arc<Usage>>>);
 
 /// What one user has.
 #[derive(Debug, Default)]
-pub struct Usage([AtomicUsize; Quota::ALL.len()]);
+pub(crate) struct Usage([AtomicUsize; Quota::ALL.len()]);
 
 /// One thing of a user, counted until this is dropped. Where there are no users nothing
 /// is, and it costs nothing.
 #[derive(Debug)]
 #[must_use]
-pub struct Counted {
+pub(crate) struct Counted {
     usage: Option<Arc<Usage>>,
     quota: Quota,
 }
 
 /// A user has as much as it may.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Over {
+pub(crate) struct Over {
     user: String,
     quota: Quota,
     most: usize,
@@ -41,7 +41,7 @@ pub struct Over {
 
 impl Quotas {
     /// What the user of this name has.
-    pub fn of(&self, user: &str) -> Arc<Usage> {
+    pub(crate) fn of(&self, user: &str) -> Arc<Usage> {
         let mut all = self.0.lock();
         if let Some(usage) = all.get(user) {
             return Arc::clone(usage);
@@ -54,7 +54,7 @@ impl Quotas {
 
 impl Usage {
     /// How much of this the user has.
-    pub fn now(&self, quota: Quota) -> usize {
+    pub(crate) fn now(&self, quota: Quota) -> usize {
         self.0[quota as usize].load(Ordering::Relaxed)
     }
 
@@ -65,7 +65,12 @@ impl Usage {
     ///
     /// If the user has as much as it may.
     #[inline]
-    pub fn check(&self, quota: Quota, user: Option<&User>, limits: &Limits) -> Result<(), Over> {
+    pub(crate) fn check(
+        &self,
+        quota: Quota,
+        user: Option<&User>,
+        limits: &Limits,
+    ) -> Result<(), Over> {
         match user {
             Some(user) if self.now(quota) >= user.most(quota, limits) => {
                 Err(over(user, quota, limits))
@@ -79,7 +84,7 @@ impl Usage {
     /// # Errors
     ///
     /// If the user has as much as it may.
-    pub fn take(
+    pub(crate) fn take(
         self: &Arc<Self>,
         quota: Quota,
         user: Option<&User>,
@@ -96,7 +101,7 @@ impl Usage {
     }
 
     /// Count something that is there anyway.
-    pub fn count(self: &Arc<Self>, quota: Quota) -> Counted {
+    pub(crate) fn count(self: &Arc<Self>, quota: Quota) -> Counted {
         self.add(quota).0
     }
 
@@ -110,7 +115,7 @@ impl Usage {
 
 impl Counted {
     /// It counts as one of these.
-    pub fn is_of(&self, usage: &Arc<Usage>) -> bool {
+    pub(crate) fn is_of(&self, usage: &Arc<Usage>) -> bool {
         let own = self.usage.as_ref();
         own.is_some_and(|own| Arc::ptr_eq(own, usage))
     }

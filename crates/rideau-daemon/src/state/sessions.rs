@@ -17,7 +17,7 @@ const ROOM_MIN: usize = 256;
 
 /// The sessions there are.
 #[derive(Default)]
-pub struct Sessions {
+pub(crate) struct Sessions {
     all: Mutex<HashMap<u128, Session>>,
     /// How many there have been. It is the part of a session's name that all may
     /// see, so that they can tell one from another.
@@ -44,7 +44,7 @@ struct Session {
 
 /// A session, to be shown.
 #[derive(Clone, Debug)]
-pub struct SessionRow {
+pub(crate) struct SessionRow {
     /// Its name on the wire.
     pub ticket: Ticket,
     /// What it is as a holder.
@@ -61,7 +61,7 @@ impl Sessions {
     /// Open one that ends when its time is up, or its grace after its last connection,
     /// whichever comes first. Without either it ends with its last connection. None if
     /// there are as many as may be.
-    pub fn open(
+    pub(crate) fn open(
         &self,
         ttl: Option<Duration>,
         grace: Option<Duration>,
@@ -94,7 +94,7 @@ impl Sessions {
     }
 
     /// A connection becomes part of a session of its user.
-    pub fn attach(&self, ticket: Ticket, user: &str) -> Option<SessionRow> {
+    pub(crate) fn attach(&self, ticket: Ticket, user: &str) -> Option<SessionRow> {
         let mut all = self.all.lock();
         let session = all.get_mut(&ticket.secret)?;
         if *session.card.user != *user {
@@ -107,7 +107,7 @@ impl Sessions {
 
     /// A connection of a session is gone, in this manner. A session without any
     /// ends after its grace, or when its time is up if that is earlier.
-    pub fn detach(&self, ticket: Ticket, why: EndReason) {
+    pub(crate) fn detach(&self, ticket: Ticket, why: EndReason) {
         let mut all = self.all.lock();
         let Some(session) = all.get_mut(&ticket.secret) else {
             return;
@@ -120,7 +120,7 @@ impl Sessions {
     }
 
     /// Give a session its whole time again. Says how long that is.
-    pub fn renew(&self, ticket: Ticket, user: &str) -> Option<Option<Duration>> {
+    pub(crate) fn renew(&self, ticket: Ticket, user: &str) -> Option<Option<Duration>> {
         let mut all = self.all.lock();
         let session = all.get_mut(&ticket.secret)?;
         if *session.card.user != *user {
@@ -131,7 +131,7 @@ impl Sessions {
     }
 
     /// End a session of a user.
-    pub fn close(&self, ticket: Ticket, user: Option<&str>) -> Option<SessionRow> {
+    pub(crate) fn close(&self, ticket: Ticket, user: Option<&str>) -> Option<SessionRow> {
         let mut all = self.all.lock();
         let session = all.get(&ticket.secret)?;
         if user.is_some_and(|user| *session.card.user != *user) {
@@ -144,7 +144,7 @@ impl Sessions {
 
     /// The sessions that are over, and why; they are forgotten. One whose grace is
     /// over ends as its last connection did.
-    pub fn expired(&self, now: Instant) -> Vec<(SessionRow, EndReason)> {
+    pub(crate) fn expired(&self, now: Instant) -> Vec<(SessionRow, EndReason)> {
         let mut all = self.all.lock();
         let is_over = |_: &u128, session: &mut Session| session.ends().is_some_and(|at| at <= now);
         let over = all.extract_if(is_over);
@@ -155,22 +155,22 @@ impl Sessions {
     }
 
     /// One of them.
-    pub fn find(&self, ticket: Ticket) -> Option<SessionRow> {
+    pub(crate) fn find(&self, ticket: Ticket) -> Option<SessionRow> {
         self.all.lock().get(&ticket.secret).map(Session::row)
     }
 
     /// All of them, in no order.
-    pub fn all(&self) -> Vec<SessionRow> {
+    pub(crate) fn all(&self) -> Vec<SessionRow> {
         self.all.lock().values().map(Session::row).collect()
     }
 
     /// How many there are.
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.all.lock().len()
     }
 
     /// There is none.
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.len() == 0
     }
 }
@@ -184,7 +184,7 @@ fn give_back(all: &mut HashMap<u128, Session>) {
 
 impl SessionRow {
     /// Grows with each session that is opened.
-    pub fn key(&self) -> u128 {
+    pub(crate) fn key(&self) -> u128 {
         self.ticket.place.into()
     }
 }

@@ -35,7 +35,7 @@ pub struct Source {
 }
 
 /// The running config as text, and what it was before.
-pub struct Settings {
+pub(crate) struct Settings {
     pub(crate) file: Option<PathBuf>,
     /// What the server was started with: what needs a restart still counts.
     pub(crate) started: Arc<Config>,
@@ -52,7 +52,7 @@ pub(crate) struct Inner {
 
 /// A config that counted once, or does now.
 #[derive(Debug)]
-pub struct Version {
+pub(crate) struct Version {
     /// Its number, from 1 on.
     pub serial: u64,
     /// Since when it counted.
@@ -116,33 +116,33 @@ impl Settings {
     }
 
     /// Grows with each change, to see that there was one.
-    pub fn generation(&self) -> u64 {
+    pub(crate) fn generation(&self) -> u64 {
         self.generation.load(Ordering::Acquire)
     }
 
     /// The file that the server was started with.
-    pub fn file(&self) -> Option<&Path> {
+    pub(crate) fn file(&self) -> Option<&Path> {
         self.file.as_deref()
     }
 
     /// The running config as text.
-    pub fn text(&self) -> Arc<str> {
+    pub(crate) fn text(&self) -> Arc<str> {
         Arc::clone(&self.inner.lock().newest().text)
     }
 
     /// The running config is not what the file has.
-    pub fn is_unsaved(&self) -> bool {
+    pub(crate) fn is_unsaved(&self) -> bool {
         let inner = self.inner.lock();
         inner.newest().text != inner.on_disk
     }
 
     /// The configs that counted, the newest first; it counts now.
-    pub fn history(&self) -> Vec<Arc<Version>> {
+    pub(crate) fn history(&self) -> Vec<Arc<Version>> {
         self.inner.lock().history.iter().rev().cloned().collect()
     }
 
     /// The keys whose running values count only after a restart.
-    pub fn pending(&self, config: &Config) -> Vec<String> {
+    pub(crate) fn pending(&self, config: &Config) -> Vec<String> {
         let plan = rideau_config::plan(&self.started, config, None);
         let steps = plan.steps.into_iter();
         steps

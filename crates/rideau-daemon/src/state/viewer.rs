@@ -11,7 +11,7 @@ use crate::state::values::sees_fence;
 /// What a client sees: names that it may use, and tickets in full that are its own, for
 /// with one a thing can be released.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Viewer<'a> {
+pub(crate) struct Viewer<'a> {
     /// The user that looks, where there are users.
     user: Option<&'a User>,
     /// It sees the tickets of others in full.
@@ -23,14 +23,14 @@ pub struct Viewer<'a> {
 
 impl<'a> Viewer<'a> {
     /// Everything.
-    pub const ALL: Viewer<'static> = Viewer {
+    pub(crate) const ALL: Viewer<'static> = Viewer {
         user: None,
         is_all: true,
         is_known: true,
     };
 
     /// What this user sees, or any client where there are no users.
-    pub fn of(user: Option<&'a User>) -> Self {
+    pub(crate) fn of(user: Option<&'a User>) -> Self {
         Self {
             user,
             is_all: user.is_some_and(|user| user.may("client")),
@@ -39,7 +39,7 @@ impl<'a> Viewer<'a> {
     }
 
     /// The owner whose things it sees; none if it sees those of all.
-    pub fn owner(self) -> Option<&'a str> {
+    pub(crate) fn owner(self) -> Option<&'a str> {
         match self.user {
             _ if self.is_all => None,
             Some(user) => Some(&user.name),
@@ -48,20 +48,20 @@ impl<'a> Viewer<'a> {
     }
 
     /// It sees what is this holder's.
-    pub fn sees_of(self, card: &Holder) -> bool {
+    pub(crate) fn sees_of(self, card: &Holder) -> bool {
         self.owner().is_none_or(|owner| *owner == *card.user)
     }
 
     /// It may know this name. What is no pool, broker, regulator or lock has no
     /// names that one may not know.
-    pub fn sees(self, kind: &str, name: &str) -> bool {
+    pub(crate) fn sees(self, kind: &str, name: &str) -> bool {
         let kind = if kind == "group" { "pool" } else { kind };
         let has_names = KINDS.contains(&kind);
         !has_names || self.user.is_none_or(|user| user.may_use(kind, name))
     }
 
     /// It may know of an event of this kind and name.
-    pub fn sees_event(self, kind: &str, name: &str) -> bool {
+    pub(crate) fn sees_event(self, kind: &str, name: &str) -> bool {
         let sees = match kind {
             // They tell where others are, and what they may not do.
             "login" | "denied" => self.is_known && self.owner().is_none_or(|own| own == name),
@@ -94,7 +94,7 @@ impl<'a> Viewer<'a> {
     }
 
     /// It may read what programs of this pool or app write, and why they fail.
-    pub fn sees_output(self, kind: &str, name: &str) -> bool {
+    pub(crate) fn sees_output(self, kind: &str, name: &str) -> bool {
         let right = match kind {
             "pool" | "app" => kind,
             _ => return true,
@@ -104,28 +104,28 @@ impl<'a> Viewer<'a> {
     }
 
     /// An event in words, with all that may be seen of it.
-    pub fn text_of(self, event: &Event) -> String {
+    pub(crate) fn text_of(self, event: &Event) -> String {
         event.text(self.sees_output(event.kind, &event.name))
     }
 
     /// The same as one line of JSON.
-    pub fn json_of(self, event: &Event) -> Value {
+    pub(crate) fn json_of(self, event: &Event) -> Value {
         event.json(self.sees_output(event.kind, &event.name))
     }
 
     /// This holder is its user's.
-    pub fn is_of(self, card: &Holder) -> bool {
+    pub(crate) fn is_of(self, card: &Holder) -> bool {
         self.user.is_some_and(|user| *user.name == *card.user)
     }
 
     /// It sees a connection or a session of this holder: all of them, if no name is
     /// kept from it, and else those of its user.
-    pub fn sees_holder(self, card: &Holder) -> bool {
+    pub(crate) fn sees_holder(self, card: &Holder) -> bool {
         self.sees_all_names() || self.is_of(card)
     }
 
     /// It may know this key of the config.
-    pub fn sees_path(self, path: &str) -> bool {
+    pub(crate) fn sees_path(self, path: &str) -> bool {
         if self.sees_all_names() {
             return true;
         }
@@ -134,17 +134,17 @@ impl<'a> Viewer<'a> {
     }
 
     /// It may know the fence of a value that has this owner.
-    pub fn sees_fence(self, owner: Option<&[u8]>) -> bool {
+    pub(crate) fn sees_fence(self, owner: Option<&[u8]>) -> bool {
         self.user.is_none() || sees_fence(self.user, owner)
     }
 
     /// No name is kept from it.
-    pub fn sees_all_names(self) -> bool {
+    pub(crate) fn sees_all_names(self) -> bool {
         self.user.is_none_or(User::may_use_all)
     }
 
     /// A ticket, in full if one may use it.
-    pub fn ticket(self, ticket: Ticket, card: &Holder) -> String {
+    pub(crate) fn ticket(self, ticket: Ticket, card: &Holder) -> String {
         if self.sees_of(card) {
             ticket.to_string()
         } else {

@@ -25,7 +25,7 @@ use crate::view::tables::Cell;
 
 /// An answer to the question what something is about.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Explained {
+pub(crate) struct Explained {
     /// What kind of thing it is.
     pub kind: &'static str,
     /// Its name.
@@ -44,7 +44,7 @@ const HOLDERS_MAX: usize = 5;
 /// group, a broker, a regulator, an app, a range, a value, a key.
 ///
 /// None if nothing has this name.
-pub fn explain(daemon: &Daemon, word: &str, sight: Viewer<'_>) -> Option<Explained> {
+pub(crate) fn explain(daemon: &Daemon, word: &str, sight: Viewer<'_>) -> Option<Explained> {
     if let Some((kind, name)) = word.split_once(':') {
         let named = match kind {
             "pool" => pool(daemon, name, sight),

@@ -14,9 +14,9 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rideau_config::human;
 use rideau_resp::Reply;
-use serde_json::{Map, Value};
+use serde_json::Value;
 
-pub use page::{More, Page};
+pub(crate) use page::{More, Page};
 
 use crate::state::daemon::Daemon;
 use crate::state::viewer::Viewer;
@@ -27,7 +27,7 @@ use crate::view::facts::{
 
 /// Rows below the names of their columns. New columns come only at the end.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Table {
+pub(crate) struct Table {
     /// The names of the columns.
     pub columns: Vec<&'static str>,
     /// As many cells as there are columns, each.
@@ -41,7 +41,7 @@ pub struct Table {
 
 /// One value of a table.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Cell {
+pub(crate) enum Cell {
     /// There is none.
     None,
     /// A number.
@@ -91,7 +91,7 @@ pub enum TableKind {
 
 /// Which rows are wanted.
 #[derive(Clone, Copy, Debug)]
-pub struct TableQuery<'a> {
+pub(crate) struct TableQuery<'a> {
     /// Only those of this name.
     pub name: Option<&'a str>,
     /// Which of them.
@@ -101,7 +101,7 @@ pub struct TableQuery<'a> {
 }
 
 /// This many rows are shown to a client that does not say how many.
-pub const COUNT: usize = 1000;
+pub(crate) const COUNT: usize = 1000;
 
 impl Default for TableQuery<'_> {
     fn default() -> Self {
@@ -191,7 +191,7 @@ impl TableKind {
 }
 
 /// Look at something.
-pub fn table(daemon: &Daemon, what: TableKind, wanted: &TableQuery<'_>) -> Table {
+pub(crate) fn table(daemon: &Daemon, what: TableKind, wanted: &TableQuery<'_>) -> Table {
     let mut table = match what {
         TableKind::Pools => Table::of(&PoolNow::all(&daemon.places.load())),
         TableKind::Groups => Table::of(&GroupNow::all(&daemon.places.load(), wanted.sight)),
@@ -317,7 +317,7 @@ impl Table {
     }
 
     /// The same, with the command that shows the next page.
-    pub fn paged_by(mut self, command: &str) -> Self {
+    pub(crate) fn paged_by(mut self, command: &str) -> Self {
         if let Some((_, said)) = &mut self.more {
             *said = command.into();
         }
@@ -326,7 +326,7 @@ impl Table {
 
     /// The header and the rows, as arrays. If some are left for the next page, a row
     /// with one cell says so.
-    pub fn write(&self, reply: &mut Reply<'_>) {
+    pub(crate) fn write(&self, reply: &mut Reply<'_>) {
         let more = usize::from(self.more.is_some());
         reply.array(1 + self.rows.len() + more);
         reply.array(self.columns.len());
@@ -340,16 +340,6 @@ impl Table {
         if let Some((more, command)) = &self.more {
             reply.array(1).bulk(more.words(command));
         }
-    }
-
-    /// The rows as objects.
-    pub fn json(&self) -> Value {
-        let row = |row: &Vec<Cell>| {
-            let names = self.columns.iter().map(|name| (*name).to_owned());
-            let pairs = names.zip(row.iter().map(Cell::json));
-            Value::Object(pairs.collect::<Map<_, _>>())
-        };
-        self.rows.iter().map(row).collect()
     }
 }
 
@@ -371,7 +361,7 @@ impl Cell {
     }
 
     /// Write it.
-    pub fn write(&self, reply: &mut Reply<'_>) {
+    pub(crate) fn write(&self, reply: &mut Reply<'_>) {
         match self {
             Self::None => reply.null(),
             Self::Number(number) => reply.integer(*number),
@@ -388,7 +378,7 @@ impl Cell {
     }
 
     /// As JSON has it.
-    pub fn json(&self) -> Value {
+    pub(crate) fn json(&self) -> Value {
         match self {
             Self::None => Value::Null,
             Self::Number(number) => (*number).into(),

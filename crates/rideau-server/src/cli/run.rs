@@ -72,7 +72,7 @@ pub(crate) fn run(words: &Run, manner: &Manner) -> Done {
         tokio::select! {
             served = run_daemon(daemon, ready) => served.map(|()| ExitCode::SUCCESS),
             Ok(code) = is_hopeless => {
-                closing.apps.close_now().await;
+                closing.apps().close_now().await;
                 Ok(code.into())
             }
         }
@@ -132,9 +132,9 @@ async fn announce(
 ) -> Result<(), u8> {
     let mut told = None;
     let mut say_at = Some(Instant::now() + PATIENCE);
-    while let Some(app) = daemon.apps.find(&name) {
+    while let Some(app) = daemon.apps().find(&name) {
         if daemon
-            .apps
+            .apps()
             .shown(&app)
             .is_some_and(|app| app.state() == "ready")
         {
@@ -201,7 +201,7 @@ fn awaited(config: &AppConfig) -> String {
 
 /// Print what the application writes, where it writes it.
 async fn print(daemon: Arc<Daemon>, name: String) {
-    let Some(app) = daemon.apps.find(&name) else {
+    let Some(app) = daemon.apps().find(&name) else {
         return;
     };
     let mut lines = app.output.follow();

@@ -155,7 +155,10 @@ impl Harness {
         let config = fs::read_to_string(self.folder.join("rideau.toml")).unwrap();
         match config.contains("[user.") {
             true => peer,
-            false => peer.with_operator(self.port(), &self.token()),
+            false => peer.with_operator(self.port(), &self.token(), |name| {
+                let is_open = ["APP.GET", "APP.LS", "APP.STAT"].contains(&name);
+                (name.starts_with("APP.") && !is_open) || name == "CONFIG"
+            }),
         }
     }
 

@@ -10,7 +10,6 @@ use std::process::{Command, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use rideau_daemon::control;
-use rideau_daemon::testing::commands;
 use rideau_testing::{Start, command as program, is_root, skipped};
 
 use crate::server::{PATIENCE, Server, free_port};
@@ -48,16 +47,18 @@ fn a_stranger_uses_everything_and_controls_nothing() {
     assert_eq!(stranger.ask("LOCK key").word(), "go");
     assert_eq!(stranger.ask("TAKE one").word(), "go");
     assert!(stranger.ask("INFO").text().contains("uptime"));
-    let mut refused = 0;
-    for about in commands::ALL.iter().filter(|about| about.is_control) {
-        let line = format!("{}{}", about.name, " x".repeat(about.words));
-        match stranger.ask(&line) {
-            Value::Error(text) => assert!(text.starts_with("NOAUTH "), "{line}: {text}"),
-            other => panic!("{line}: {other}"),
-        }
-        refused += 1;
+    for line in [
+        "CONFIG SET log.level warn",
+        "CONFIG APPLY x",
+        "POOL.ADD p x",
+        "POOL.PAUSE one",
+        "RANGE.ADD r x",
+        "APP.RESTART a",
+        "APP.LOG a",
+        "MONITOR",
+    ] {
+        stranger.ask(line).is_error("NOAUTH ");
     }
-    assert!(refused > 20, "{refused}");
     for line in ["CLIENT KILL 1", "SHOW CONFIG"] {
         stranger
             .ask(line)

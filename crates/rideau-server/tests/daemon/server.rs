@@ -57,7 +57,7 @@ pub(crate) struct Server {
 }
 
 /// The program: that of the tests, or the one that `RIDEAU_PROGRAM` names.
-fn program() -> PathBuf {
+pub(crate) fn program() -> PathBuf {
     let named = env::var_os("RIDEAU_PROGRAM").map(PathBuf::from);
     named.unwrap_or_else(|| env!("CARGO_BIN_EXE_rideau").into())
 }

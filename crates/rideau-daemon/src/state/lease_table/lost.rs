@@ -13,7 +13,7 @@ const LOST_MAX: usize = 64;
 
 /// Something that a holder has lost.
 #[derive(Clone, Copy, Debug)]
-pub struct Lost {
+pub(crate) struct Lost {
     /// Its ticket.
     pub ticket: Ticket,
     /// Why.
@@ -24,7 +24,7 @@ pub struct Lost {
 
 impl Lost {
     /// How long ago that was.
-    pub fn ago(&self, now: u64) -> Duration {
+    pub(crate) fn ago(&self, now: u64) -> Duration {
         Duration::from_nanos(now.saturating_sub(self.at))
     }
 }
@@ -35,7 +35,7 @@ impl LeaseTable {
     /// # Errors
     ///
     /// If there is nothing under the ticket.
-    pub fn take_from(&self, ticket: Ticket, why: EndReason) -> Result<Taken, NotHeld> {
+    pub(crate) fn take_from(&self, ticket: Ticket, why: EndReason) -> Result<Taken, NotHeld> {
         let at = self.now();
         let (mut shard, place) = self.find(ticket)?;
         let slot = &shard.slots[place];
@@ -52,12 +52,12 @@ impl LeaseTable {
 
     /// Some holder has lost something and has not been told.
     #[inline]
-    pub fn has_untold(&self) -> bool {
+    pub(crate) fn has_untold(&self) -> bool {
         self.untold.load(Ordering::Acquire) > 0
     }
 
     /// What a holder has lost since it was last told.
-    pub fn untold_of(&self, holder: HolderId) -> Vec<Lost> {
+    pub(crate) fn untold_of(&self, holder: HolderId) -> Vec<Lost> {
         let mut shard = self.shards[holder.shard as usize].lock();
         if shard.holder(holder).is_none() {
             return Vec::new();
@@ -71,7 +71,7 @@ impl LeaseTable {
     }
 
     /// A holder has been told of one loss.
-    pub fn tell_lost(&self, ticket: Ticket) {
+    pub(crate) fn tell_lost(&self, ticket: Ticket) {
         if !self.has_untold() {
             return;
         }

@@ -11,7 +11,7 @@ const REFUSED_MAX: usize = 1024;
 
 impl LeaseTable {
     /// An ask with `ASYNC` was granted at once, and this is the answer.
-    pub fn set_answer(&self, ticket: Ticket, outcome: Outcome) {
+    pub(crate) fn set_answer(&self, ticket: Ticket, outcome: Outcome) {
         let Ok((mut shard, at)) = self.find(ticket) else {
             return;
         };
@@ -24,7 +24,7 @@ impl LeaseTable {
 
     /// An ask got a refusal, which is kept for its holder. It counts no more among what
     /// the holder has.
-    pub fn refuse(&self, ticket: Ticket) {
+    pub(crate) fn refuse(&self, ticket: Ticket) {
         let now = self.now();
         let Ok((mut shard, at)) = self.find(ticket) else {
             return;

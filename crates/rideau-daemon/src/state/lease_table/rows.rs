@@ -13,7 +13,7 @@ use crate::state::ticket::Ticket;
 
 /// One thing that is held, to be shown.
 #[derive(Clone, Debug)]
-pub struct LeaseRow {
+pub(crate) struct LeaseRow {
     /// Its ticket.
     pub ticket: Ticket,
     /// The name of what it is of.
@@ -34,7 +34,7 @@ pub struct LeaseRow {
 
 impl LeaseRow {
     /// Another one for each row, which grows from the oldest to the newest.
-    pub fn key(&self) -> u128 {
+    pub(crate) fn key(&self) -> u128 {
         u128::from(self.since) << 32 | u128::from(self.ticket.place)
     }
 }
@@ -45,7 +45,7 @@ impl LeaseTable {
     /// # Errors
     ///
     /// If there is nothing under the ticket, or it is not this user's.
-    pub fn row(&self, ticket: Ticket, user: Option<&str>) -> Result<LeaseRow, NotHeld> {
+    pub(crate) fn row(&self, ticket: Ticket, user: Option<&str>) -> Result<LeaseRow, NotHeld> {
         let now = self.now();
         let (shard, at) = self.find(ticket)?;
         let Some(row) = shard.row(ticket.place >> SLOT_BITS, at, now) else {
@@ -63,7 +63,7 @@ impl LeaseTable {
     }
 
     /// What a holder holds, the newest first.
-    pub fn rows(&self, holder: HolderId) -> Vec<LeaseRow> {
+    pub(crate) fn rows(&self, holder: HolderId) -> Vec<LeaseRow> {
         let now = self.now();
         let shard = self.shards[holder.shard as usize].lock();
         let mut rows = Vec::new();
@@ -87,7 +87,7 @@ impl LeaseTable {
     }
 
     /// All that is held, in no order.
-    pub fn all(&self) -> Vec<LeaseRow> {
+    pub(crate) fn all(&self) -> Vec<LeaseRow> {
         let now = self.now();
         let mut rows = Vec::new();
         self.each_slot(|shard, shard_at, at| rows.extend(shard.row(shard_at, at, now)));
@@ -118,7 +118,7 @@ impl LeaseTable {
     }
 
     /// As many things as are held, about; never fewer.
-    pub fn places(&self) -> usize {
+    pub(crate) fn places(&self) -> usize {
         self.shards
             .iter()
             .map(|shard| shard.lock().slots.places())
@@ -126,7 +126,7 @@ impl LeaseTable {
     }
 
     /// Asks that wait, of holders that are wanted.
-    pub fn asked(
+    pub(crate) fn asked(
         &self,
         wanted: impl Fn(&Holder) -> bool,
     ) -> Vec<(Ticket, Arc<Holder>, Arc<Later>)> {
@@ -148,7 +148,7 @@ impl LeaseTable {
     }
 
     /// A holder that holds something that is wanted.
-    pub fn holder_of(&self, wanted: impl Fn(&Grant) -> bool) -> Option<Arc<Holder>> {
+    pub(crate) fn holder_of(&self, wanted: impl Fn(&Grant) -> bool) -> Option<Arc<Holder>> {
         self.shards.iter().find_map(|shard| {
             let shard = shard.lock();
             let is_it = |slot: &Slot| slot.thing.grant().is_some_and(&wanted);
@@ -158,7 +158,7 @@ impl LeaseTable {
     }
 
     /// Something is held that is wanted.
-    pub fn has(&self, wanted: impl Fn(&Grant) -> bool) -> bool {
+    pub(crate) fn has(&self, wanted: impl Fn(&Grant) -> bool) -> bool {
         self.shards.iter().any(|shard| {
             let is_it = |slot: &Slot| slot.thing.grant().is_some_and(&wanted);
             shard.lock().slots.iter().any(|(_, slot)| is_it(slot))
@@ -166,7 +166,7 @@ impl LeaseTable {
     }
 
     /// All that is held and wanted, for so long.
-    pub fn late(&self, wanted: impl Fn(&Grant, Duration) -> bool) -> Vec<LeaseRow> {
+    pub(crate) fn late(&self, wanted: impl Fn(&Grant, Duration) -> bool) -> Vec<LeaseRow> {
         let now = self.now();
         let mut rows = Vec::new();
         self.each_slot(|shard, shard_at, at| {

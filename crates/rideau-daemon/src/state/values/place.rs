@@ -12,14 +12,14 @@ use rideau_config::{Hold, RangeConfig};
 
 /// Ranges by their names, and by the values they have.
 #[derive(Clone, Default)]
-pub struct NamedRanges {
+pub(crate) struct NamedRanges {
     by_name: HashMap<String, Arc<NamedRange>>,
     /// By their first values.
     spans: Vec<(Interval, Kind, Arc<NamedRange>)>,
 }
 
 /// A range with its name.
-pub struct NamedRange {
+pub(crate) struct NamedRange {
     /// The name.
     pub name: Arc<str>,
     /// Which of the ranges it is.
@@ -32,7 +32,7 @@ pub struct NamedRange {
 
 /// What became of asks for a value of a range.
 #[derive(Default)]
-pub struct RangeCounts {
+pub(crate) struct RangeCounts {
     /// How often no value was free.
     pub exhausted: AtomicU64,
     /// How long it took to give one out, until that was safe.
@@ -63,12 +63,12 @@ impl NamedRanges {
     }
 
     /// The range of this name.
-    pub fn find(&self, name: &str) -> Option<&Arc<NamedRange>> {
+    pub(crate) fn find(&self, name: &str) -> Option<&Arc<NamedRange>> {
         self.by_name.get(name)
     }
 
     /// The range that has this value, and how the value is written there.
-    pub fn of(&self, value: u128) -> Option<(&Arc<NamedRange>, Kind)> {
+    pub(crate) fn of(&self, value: u128) -> Option<(&Arc<NamedRange>, Kind)> {
         let after = self
             .spans
             .partition_point(|(interval, ..)| interval.first() <= value);
@@ -77,38 +77,26 @@ impl NamedRanges {
     }
 
     /// The ranges that have some of these values.
-    pub fn within(&self, within: Interval) -> impl Iterator<Item = &Arc<NamedRange>> {
+    pub(crate) fn within(&self, within: Interval) -> impl Iterator<Item = &Arc<NamedRange>> {
         let spans = self.spans.iter();
         let spans = spans.filter(move |(interval, ..)| !interval.is_disjoint(within));
         spans.map(|(_, _, place)| place)
     }
 
     /// The range with this number.
-    pub fn by_id(&self, id: RangeId) -> Option<&Arc<NamedRange>> {
+    pub(crate) fn by_id(&self, id: RangeId) -> Option<&Arc<NamedRange>> {
         self.by_name.values().find(|place| place.id == id)
     }
 
-    /// All of them, by name.
-    pub fn all(&self) -> Vec<&Arc<NamedRange>> {
-        let mut all: Vec<_> = self.by_name.values().collect();
-        all.sort_by(|one, other| one.name.cmp(&other.name));
-        all
-    }
-
     /// How many there are.
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.by_name.len()
-    }
-
-    /// There are none.
-    pub fn is_empty(&self) -> bool {
-        self.by_name.is_empty()
     }
 }
 
 impl NamedRange {
     /// Its values go with the connection that asked.
-    pub fn is_of_connection(&self) -> bool {
+    pub(crate) fn is_of_connection(&self) -> bool {
         self.config.hold == Hold::Connection
     }
 }
@@ -135,14 +123,14 @@ impl Lately {
 
 impl RangeCounts {
     /// How many were given out in a second lately.
-    pub fn rate(&self) -> f64 {
+    pub(crate) fn rate(&self) -> f64 {
         let mut lately = self.lately.lock();
         lately.pass(second());
         lately.rate()
     }
 
     /// This many were given out after so long.
-    pub fn give(&self, took: Duration, count: u64) {
+    pub(crate) fn give(&self, took: Duration, count: u64) {
         let mut lately = self.lately.lock();
         lately.pass(second());
         lately.counts[Lately::SECONDS] += count;
@@ -154,7 +142,7 @@ impl RangeCounts {
     }
 
     /// Nothing was free.
-    pub fn exhaust(&self) {
+    pub(crate) fn exhaust(&self) {
         self.exhausted.fetch_add(1, Ordering::Relaxed);
     }
 }

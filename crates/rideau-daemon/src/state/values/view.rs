@@ -11,11 +11,11 @@ use super::place::{NamedRange, NamedRanges};
 
 /// Views by their names.
 #[derive(Clone, Default)]
-pub struct ViewPlaces(BTreeMap<String, ViewPlace>);
+pub(crate) struct ViewPlaces(BTreeMap<String, ViewPlace>);
 
 /// A view with what it counts.
 #[derive(Clone)]
-pub struct ViewPlace {
+pub(crate) struct ViewPlace {
     /// How it was set up.
     pub config: ViewConfig,
     /// What it counts.
@@ -26,7 +26,7 @@ pub struct ViewPlace {
 ///
 /// Invariant: the intervals are in order and have nothing in common.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Counted {
+pub(crate) struct Counted {
     intervals: Vec<Interval>,
     /// The lowest value, as it is written.
     base: String,
@@ -46,19 +46,19 @@ impl ViewPlaces {
     }
 
     /// The view of this name.
-    pub fn find(&self, name: &str) -> Option<&ViewPlace> {
+    pub(crate) fn find(&self, name: &str) -> Option<&ViewPlace> {
         self.0.get(name)
     }
 
     /// All of them, by name.
-    pub fn all(&self) -> impl Iterator<Item = &ViewPlace> {
+    pub(crate) fn all(&self) -> impl Iterator<Item = &ViewPlace> {
         self.0.values()
     }
 }
 
 impl Counted {
     /// All values of the spans; none if there are no spans.
-    pub fn new(spans: &[Span]) -> Option<Self> {
+    pub(crate) fn new(spans: &[Span]) -> Option<Self> {
         let mut spans = spans.to_vec();
         spans.sort_by_key(|span| span.interval.first());
         let lowest = spans.first()?;
@@ -75,12 +75,12 @@ impl Counted {
     }
 
     /// The lowest value, as it is written.
-    pub fn base(&self) -> &str {
+    pub(crate) fn base(&self) -> &str {
         &self.base
     }
 
     /// The ranges that have some of these values; one may be there twice.
-    pub fn touched<'a>(
+    pub(crate) fn touched<'a>(
         &'a self,
         ranges: &'a NamedRanges,
     ) -> impl Iterator<Item = &'a Arc<NamedRange>> {

@@ -8,7 +8,7 @@ const AROUND: usize = 512;
 
 /// Which rows of a long answer are wanted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Page {
+pub(crate) struct Page {
     /// Behind the row with this key; zero for all.
     pub from: u128,
     /// This many at most.
@@ -21,7 +21,7 @@ pub struct Page {
 
 /// What is left for the next page.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct More {
+pub(crate) struct More {
     /// This many rows.
     pub count: usize,
     /// They are behind the row with this key.
@@ -42,7 +42,7 @@ impl Default for Page {
 impl Page {
     /// The rows of this page, and what is left behind it. Rows come by their keys, the
     /// smallest first.
-    pub fn cut<T>(
+    pub(crate) fn cut<T>(
         &self,
         mut rows: Vec<T>,
         key: impl Fn(&T) -> u128,
@@ -73,7 +73,7 @@ impl Page {
 
 impl More {
     /// In words: how many there are, and what shows them.
-    pub fn words(self, command: impl fmt::Display) -> String {
+    pub(crate) fn words(self, command: impl fmt::Display) -> String {
         let Self { count, from } = self;
         format!("{count} more: {command} FROM {from}")
     }
