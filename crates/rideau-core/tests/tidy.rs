@@ -37,9 +37,9 @@ const EMPTY_WORDS: &[&str] = &[
     "util",
 ];
 
-/// The one name with an empty word in it, and the one file that may have it.
-/// Whoever comes from another pool looks for a `Manager` to implement, and our
-/// own words for what it does are all taken by the pool itself.
+/// The one name with an empty word in it, and the one file that may have it. A
+/// reader of other pools looks for a `Manager` to implement, and our own words
+/// for what it does are all taken by the pool itself.
 const MANAGER: &str = "Manager";
 const MANAGER_FILE: &str = "crates/rideau/src/pool/manager.rs";
 
@@ -536,7 +536,8 @@ fn without_tests(text: &str) -> &str {
     &text[..tests.unwrap_or(text.len())]
 }
 
-/// The type that a line of code declares, unless somebody else chose its name.
+/// The type that a line of code declares, unless a foreign trait chose its
+/// name.
 fn declared_type(line: &str) -> Option<&str> {
     // An indented alias fills in the associated type of a trait.
     let foreign = line.starts_with(' ') && line.contains('=');
