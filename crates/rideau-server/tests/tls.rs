@@ -1,4 +1,4 @@
-//! TLS as clients meet it: who we are, who they are, and what is cut.
+//! TLS as clients meet it: the server's certificate, theirs, and what is cut.
 
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 

@@ -4,14 +4,16 @@ use crate::harness::{Harness, Program, files, number_in, runs, until};
 
 use rideau_testing::Signal;
 
-/// A shell that writes down whom it started, and waits for it.
+/// A shell that writes down the number of the process it started, and waits for
+/// it.
 fn pool(yard: &Harness) -> String {
     let file = yard.path("below");
     let script = format!("sleep 1000 & echo $! > {}; wait", file.display());
     format!("[pool.p]\nmember = {{ exec = [\"sh\", \"-c\", \"{script}\"] }}\nmax = 2")
 }
 
-/// Start a server and take a member: its number, and that of whom it started.
+/// Start a server and take a member: its number, and that of the process it
+/// started.
 async fn start(yard: &Harness) -> (Program, [i32; 2]) {
     let _ = std::fs::remove_file(yard.path("below"));
     let server = Program::start(yard, &pool(yard));

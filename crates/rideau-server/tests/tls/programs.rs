@@ -61,7 +61,7 @@ async fn the_command_line_speaks_tls_when_told_to() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_command_line_does_not_trust_just_anybody() {
+async fn the_command_line_does_not_trust_every_signer() {
     let server = Server::start("[lock.\"*\"]", None).await;
     let other = server.folder.write("other.pem", &signer("others").pem());
     let other = other.display().to_string();
@@ -149,7 +149,7 @@ async fn http_is_spoken_within_tls() {
     let address = http(&server, false).await;
     let got = run(curl(&server, address, &[], "/api/v1/state")).await;
     assert_eq!(got, (Some(0), "200".into()));
-    // Who does not speak it is not answered, and others still are.
+    // A client that does not speak it is not answered, and others still are.
     let mut plain = command("curl");
     plain.args(["-sS", "--max-time", "60"]);
     plain.arg(format!("http://{address}/healthz"));
