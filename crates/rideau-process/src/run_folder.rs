@@ -595,7 +595,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_waits_for_a_daemon_that_lives() {
+    fn no_daemon_waits_for_one_that_lives() {
         let scratch = Scratch::new();
         let first = RunFolder::open(scratch.path()).expect("nobody has it");
         let kind = |opened: std::io::Result<RunFolder>| opened.err().map(|error| error.kind());
