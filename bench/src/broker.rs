@@ -4,7 +4,7 @@
 //! other. Nothing draws at random, so every run does the same.
 //!
 //! `BENCH_CASE=1+1` measures that case alone, and `BENCH_SUBJECT=rideau,actor`
-//! these subjects, for who looks with `perf`.
+//! these subjects, for a look with `perf`.
 
 mod actor;
 mod channel;
@@ -131,7 +131,8 @@ fn introduce<M: Matcher>(crowd: Crowd, plan: &Plan) -> Result<Sample, Stall> {
     Ok(sample)
 }
 
-/// Set in the numbers of workers, so that who got an answer can tell from whom.
+/// Set in the numbers of workers, so that an answer tells which side it came
+/// from.
 const WORKER: u64 = 1 << 32;
 
 fn send_off<M: Matcher>(crowd: Crowd, pass: &Arc<Pass>, tasks: &mut JoinSet<()>) {
@@ -175,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn who_cancelled_is_not_met() {
+    fn a_cancelled_party_is_not_met() {
         check_cancel::<actor::Actor>();
         check_cancel::<mutex::Queues>();
         check_cancel::<channel::Channel>();

@@ -3,10 +3,10 @@
 //!
 //! One operation is one command that was answered, and its processor time is
 //! the server's alone. Latency is that of a turn: to ask and be answered, and
-//! to give back and be answered; pipelined, of as many as are sent at once.
-//! The roof is a server that does nothing: nobody gets further beside the same
+//! to give back and be answered; pipelined, of as many as are sent at once. The
+//! roof is a server that does nothing: no server gets further beside the same
 //! clients. Every run starts its server from scratch, without anything on disk.
-//! `BENCH_CASE=lock-16` measures that case alone, for who looks with `perf`.
+//! `BENCH_CASE=lock-16` measures that case alone, for a look with `perf`.
 
 mod dialogs;
 mod goals;
@@ -21,7 +21,7 @@ use crate::talk::{Dialog, Folder, Goal, Server, program, talk, want_redis};
 /// The default: as many threads as there are cores.
 const ALL_THREADS: usize = 0;
 
-/// Who talks to a server at a time.
+/// The clients that talk to a server at a time.
 #[derive(Clone, Copy)]
 struct Crowd {
     connections: usize,

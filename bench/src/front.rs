@@ -2,15 +2,15 @@
 //! application behind all of them and alone.
 //!
 //! `wrk` asks over 1, 16 and 128 connections that it keeps. Processor time is
-//! that of a front and its application together; who loads is not in it. All
-//! servers are started once and are there for all cases; they, `wrk` and the
-//! applications share all cores. Then our front alone: how long a first answer
-//! takes that has to start the application, and whether a request fails while
-//! its processes are killed or restarted. Passenger is a second part, where it
-//! is installed or `BENCH_PASSENGER=1` says that it should be.
+//! that of a front and its application together; that of `wrk` is not in it.
+//! All servers are started once and are there for all cases; they, `wrk` and
+//! the applications share all cores. Then our front alone: how long a first
+//! answer takes that has to start the application, and whether a request fails
+//! while its processes are killed or restarted. Passenger is a second part,
+//! where it is installed or `BENCH_PASSENGER=1` says that it should be.
 //!
 //! `BENCH_CASE=16` (or `cold`, `faults`, `passenger`) measures that case alone,
-//! and `BENCH_SUBJECT=rideau,nginx` these fronts, for who looks with `perf`.
+//! and `BENCH_SUBJECT=rideau,nginx` these fronts, for a look with `perf`.
 
 mod app;
 mod clients;
@@ -153,7 +153,8 @@ fn contestants(program: &Path, has_front: bool) -> Vec<Contestant> {
 fn ours_contestant(name: &'static str, program: &Path, listen: Listen) -> Contestant {
     let ours = ours::start(program, &ours::steady(listen));
     let ours = ours.unwrap_or_else(|why| panic!("{name}: {why}"));
-    // The others have an application that runs already: one who asks waits for it.
+    // The others have an application that runs already: one request waits for
+    // it.
     clients::ask_once(ours.address).expect("the application can be started");
     Contestant::new(name, ours.address, vec![ours.server])
 }

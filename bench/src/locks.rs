@@ -29,7 +29,7 @@ use crate::report::{Format, Verdict, print, print_lines};
 
 pub(crate) use self::weight::weigh;
 
-/// Counts by key who holds.
+/// Counts holders by key.
 trait Counter: Sync {
     /// As tables show it; ours by key is [`crate::report::OURS`].
     const NAME: &'static str;
@@ -57,7 +57,7 @@ trait Counter: Sync {
         capacity: u64,
     ) -> Option<Self::Held<'a>>;
 
-    /// Forgets the keys that nobody holds, if it does not do so by itself.
+    /// Forgets the keys that are not held, if it does not do so by itself.
     fn forget_idle(&self) {}
 }
 
@@ -100,7 +100,7 @@ impl Contestant {
     }
 }
 
-/// Who comes, and for what.
+/// How many holders come, and for what.
 #[derive(Clone, Copy)]
 struct Crowd {
     keys: usize,
@@ -134,7 +134,7 @@ impl Case {
     }
 }
 
-/// So much that nobody is refused.
+/// So much that no take is refused.
 const AMPLE: u64 = 1 << 20;
 
 pub(crate) fn run(plan: &Plan, format: Format) {
@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn who_comes_when_all_is_held_is_refused_until_a_release() {
+    fn a_take_when_all_is_held_is_refused_until_a_release() {
         check_all!(check_refusal);
     }
 
@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_lends_more_than_there_is() {
+    fn no_counter_lends_more_than_there_is() {
         check_all!(check_exactness);
     }
 

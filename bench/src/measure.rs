@@ -69,7 +69,7 @@ pub(crate) enum Metric {
     P999,
     /// Turns of the luckiest party over those of the unluckiest; 1 is fair.
     Fairness,
-    /// Memory for one who waits, or for one key.
+    /// Memory for one waiting ask, or for one key.
     Bytes,
 }
 
@@ -96,7 +96,7 @@ pub(crate) struct Subject<'a> {
     pub(crate) run: Box<dyn Fn() -> Result<Sample, Stall> + 'a>,
 }
 
-/// Nobody had a turn in a whole window.
+/// No party had a turn in a whole window.
 #[derive(Debug)]
 pub(crate) struct Stall {
     /// Turns that the parties had after all when given a second more. None
@@ -110,7 +110,7 @@ pub(crate) fn is_wanted(variable: &str, name: &str) -> bool {
 }
 
 /// Runs every subject `plan.runs` times, in turn, and every other time from the
-/// last to the first: nobody always comes after the same.
+/// last to the first: no subject always comes after the same.
 pub(crate) fn compare(subjects: &[Subject<'_>], plan: &Plan) -> Vec<Row> {
     let mut runs: Vec<Vec<Run>> = subjects.iter().map(|_| Vec::new()).collect();
     let mut patience = plan.patience;

@@ -4,7 +4,7 @@
 //! alone. Nothing draws at random, so every run does the same.
 //!
 //! `BENCH_CASE=64` measures that case alone, and `BENCH_SUBJECT=rideau,bb8`
-//! these subjects, for who looks with `perf`.
+//! these subjects, for a look with `perf`.
 
 mod asyncband;
 mod bb8;
@@ -46,7 +46,7 @@ trait Lender: Send + Sync + 'static {
     fn take(&self) -> impl Future<Output = Self::Held<'_>> + Send;
 }
 
-/// What is lent. Who holds it counts, so that a take is never for nothing.
+/// What is lent. Its holder counts, so that a take is never for nothing.
 #[derive(Default)]
 struct Member {
     uses: u64,
@@ -99,7 +99,7 @@ impl Contestant {
     }
 }
 
-/// Who takes members.
+/// The tasks that take members.
 #[derive(Clone, Copy)]
 struct Crowd {
     tasks: usize,
@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn who_comes_ninth_waits_for_a_return() {
+    fn the_ninth_take_waits_for_a_return() {
         check_ninth::<ours::Ours>();
         check_ninth::<deadpool::Deadpool>();
         check_ninth::<bb8::Bb8>();

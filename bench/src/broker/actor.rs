@@ -72,7 +72,7 @@ fn meet(party: Party, own: &mut VecDeque<Party>, others: &mut VecDeque<Party>) {
     }
     while let Some(other) = others.pop_front() {
         if other.reply.send(party.value).is_ok() {
-            // Whoever cancelled since is missed by nobody.
+            // A party that cancelled since is not missed.
             let _ = party.reply.send(other.value);
             return;
         }

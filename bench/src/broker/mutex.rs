@@ -1,4 +1,4 @@
-//! Two queues behind one mutex; whoever comes second makes the match.
+//! Two queues behind one mutex; the party that comes second makes the match.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

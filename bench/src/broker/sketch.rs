@@ -1,8 +1,8 @@
-//! The least that a match can be made of: how far anybody could get here.
+//! The least that a match can be made of: how far any broker could get here.
 //!
-//! One mutex, two queues, one stamp for each who comes, and an answer that is
-//! found without the lock. No law, no limit, no numbers, no peer, and nothing
-//! but a number can be brought, so it is a roof and no peer.
+//! One mutex, two queues, one stamp for each party, and an answer that is found
+//! without the lock. No law, no limit, no numbers, no peer, and nothing but a
+//! number can be brought, so it is a roof and no peer.
 
 use std::collections::VecDeque;
 use std::pin::Pin;
@@ -25,9 +25,9 @@ struct Desk {
 
 #[derive(Default)]
 struct Inner {
-    /// Those who ask, and those who offer; one of the two is empty.
+    /// The asks and the offers; one of the two is empty.
     waiting: [VecDeque<Party>; 2],
-    /// How long those had waited who were found.
+    /// How long the parties that were found had waited.
     waited: u64,
 }
 
@@ -38,7 +38,7 @@ struct Party {
     waker: Waker,
 }
 
-/// What an answer is until there is one, and when nobody wants it any more.
+/// What an answer is until there is one, and when it is not wanted any more.
 const NONE: u64 = u64::MAX;
 const LEFT: u64 = u64::MAX - 1;
 
@@ -116,7 +116,7 @@ impl Wait<'_> {
         Poll::Pending
     }
 
-    /// Who always finds somebody lets others run now and then.
+    /// A task that always finds a match lets others run now and then.
     fn yield_some(&mut self, value: u64, context: &mut Context<'_>) -> Poll<u64> {
         match coop::poll_proceed(context) {
             Poll::Ready(proceed) => {

@@ -1,7 +1,7 @@
 //! What an ask costs while many wait already, and what each of them weighs.
 //!
-//! The timed ask finds nobody and is cancelled. A subject that leaves those
-//! who cancelled in its queue pays for them later, when it meets them; that is
+//! The timed ask finds no offer and is cancelled. A subject that leaves
+//! cancelled asks in its queue pays for them later, when it meets them; that is
 //! not counted here. One thread does everything.
 
 use std::future::poll_fn;
@@ -18,7 +18,7 @@ use crate::measure::{Metric, Sample, cpu_time, resident_bytes, weigh_apart};
 pub(super) const LENS: [usize; 3] = [10, 10_000, 1_000_000];
 
 /// Asks that are timed. With a million waiting this stays below 2^20, so that
-/// no queue happens to grow, and copy everybody, in the middle.
+/// no queue happens to grow, and copy all asks, in the middle.
 const ASKS: usize = 40_000;
 const WARM_UP_ASKS: usize = 4_000;
 

@@ -5,7 +5,7 @@ use crate::talk::{Dialog, Form, Server, Step, bulk, frame, opening};
 
 /// Members of every pool.
 const MEMBERS: usize = 10;
-/// Units of every key, so that nobody is refused.
+/// Units of every key, so that no client is refused.
 const UNITS: usize = 1000;
 
 /// What our server has to know.
@@ -134,7 +134,7 @@ pub(super) fn meet(_server: &Server, crowd: Crowd) -> Vec<Dialog> {
     })
 }
 
-/// A list of those who ask, by the names of lists that wait for those who offer.
+/// A list of asks, by the names of lists that wait for offers.
 pub(super) fn lists(_server: &Server, crowd: Crowd) -> Vec<Dialog> {
     crowd.dialogs(|at| {
         let own = format!("asker-{at:02}");
@@ -177,8 +177,8 @@ impl Crowd {
         at < self.connections / 2
     }
 
-    /// As many commands as are sent at once, each with its key and a token that
-    /// is nobody else's.
+    /// As many commands as are sent at once, each with its key and a token of
+    /// its own.
     fn batch(self, at: usize, command: impl Fn(&str, &str) -> Vec<u8>) -> Step {
         let commands = (0..self.depth).flat_map(|slot| {
             let token = format!("{at:02}-{slot:02}");

@@ -41,7 +41,7 @@ pub(crate) fn least_cost(apps: &[u32], costs: &[f64], max: usize) -> f64 {
         let cost = costs[*app as usize];
         total += cost;
         match next[at] {
-            // Nobody comes between, so that keeping it needs no place.
+            // No request comes between, so that keeping it needs no place.
             Some(next) if next == at + 1 => total -= cost,
             Some(next) => line.add_arc(at + 1, next, cost),
             None => (),

@@ -1,6 +1,6 @@
 //! Ways to choose which app loses its process.
 //!
-//! All get the same: who is asked for, when, and what its start costs. A
+//! All get the same: which app is asked for, when, and what its start costs. A
 //! request always needs its app's process, so none can be turned away.
 
 mod arc;
@@ -12,11 +12,11 @@ use rideau_core::{Instant, Rng};
 
 /// A pool of names.
 pub(crate) trait Policy {
-    /// Somebody asks for an app. Returns whether it has to be started.
+    /// A request for an app. Returns whether it has to be started.
     fn ask(&mut self, ask: &Ask) -> bool;
 }
 
-/// Who is asked for.
+/// The app that is asked for.
 #[derive(Clone, Copy)]
 pub(crate) struct Ask {
     pub(crate) app: u32,
@@ -51,7 +51,7 @@ const fn of(name: &'static str, start: fn(usize) -> Box<dyn Policy>) -> Contesta
     Contestant { name, start }
 }
 
-/// Anybody goes.
+/// Any app goes.
 struct Random {
     max: usize,
     here: Vec<u32>,
@@ -128,14 +128,14 @@ mod tests {
     const SCRIPT: &str = "abcadaebaabcdbbeac";
 
     #[test]
-    fn simple_policies_keep_whom_they_should() {
+    fn simple_policies_keep_the_apps_they_should() {
         check("fifo", "abc.daeb...cd..eac");
         check("lru", "abc.d.eb...cd..eac");
         check("sieve", "abc.d.eb...cd..e.c");
     }
 
     #[test]
-    fn nobody_starts_an_app_twice_in_a_row_or_fewer_than_there_are() {
+    fn no_policy_starts_an_app_twice_in_a_row_or_fewer_than_there_are() {
         for contestant in &CONTESTANTS {
             let mut policy = (contestant.start)(3);
             let mut rng = Rng::new(5);
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn all_keep_everybody_where_there_is_room() {
+    fn all_policies_keep_every_app_where_there_is_room() {
         for contestant in &CONTESTANTS {
             let mut policy = (contestant.start)(9);
             let mut rng = Rng::new(5);

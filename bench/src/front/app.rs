@@ -21,7 +21,7 @@ use super::started::Place;
 /// What makes this program the application.
 pub(crate) const WORD: &str = "--app";
 
-/// What everybody is answered.
+/// What every request is answered.
 pub(super) const BODY: &[u8] = b"ok\n";
 const ANSWER: &[u8] =
     b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 3\r\n\r\nok\n";
@@ -158,7 +158,7 @@ pub(super) fn field<'a>(head: &'a [u8], name: &str) -> Option<&'a str> {
     Some(value.trim())
 }
 
-/// Whether who asks wants the connection to end with the answer.
+/// Whether the client wants the connection to end with the answer.
 fn is_last(head: &[u8]) -> bool {
     let line = head.split(|byte| *byte == b'\r').next();
     let is_old = line.is_some_and(|line| line.ends_with(b"HTTP/1.0"));
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn a_connection_ends_as_who_asks_wants() {
+    fn a_connection_ends_as_its_client_wants() {
         assert!(!is_last(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"));
         assert!(is_last(b"GET / HTTP/1.1\r\nconnection: Close\r\n\r\n"));
         assert!(is_last(b"GET / HTTP/1.0\r\nHost: a\r\n\r\n"));

@@ -17,7 +17,7 @@ use tokio::time::timeout;
 use super::app::{BODY, field, head_len};
 
 const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nHost: bench.example\r\n\r\n";
-/// Who is not answered by then never is.
+/// A request that is not answered by then never is.
 const ANSWER_MAX: Duration = Duration::from_secs(20);
 /// Longer than any answer.
 const ANSWER_LEN_MAX: usize = 8 * 1024;

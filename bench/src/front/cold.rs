@@ -13,12 +13,12 @@ use super::{app, goals, show};
 use crate::measure::{Metric, Plan, Sample, Stall, Subject, compare};
 use crate::report::{Format, OURS};
 
-/// Who starts the application.
+/// What starts the application.
 pub(super) const BY_HAND: &str = "by-hand";
 pub(super) const OURS_SOCKET: &str = "rideau-socket";
 
-/// How long it takes until it listens. Who waits for it with longer and longer
-/// pauses is late only if it takes a while.
+/// How long it takes until it listens. A front that waits for it with longer
+/// and longer pauses is late only if it takes a while.
 const DELAYS: [(&str, Duration); 2] = [
     ("cold", Duration::ZERO),
     ("cold-300", Duration::from_millis(300)),

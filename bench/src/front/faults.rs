@@ -109,20 +109,20 @@ fn suffer(case: &Case, program: &Path, len: Duration) -> (Answers, usize, usize)
     (answers, faults, census.processes().len())
 }
 
-/// Whoever of the application is there longest gets no chance to say anything.
+/// The oldest process of the application gets no chance to say anything.
 fn kill(_ours: &Ours, census: &Census) {
     if let Some(process) = census.processes().into_iter().find(|pid| is_app(*pid)) {
         let _ = kill_process(process, Signal::KILL);
     }
 }
 
-/// As who deploys does: touches the marker.
+/// As a deploy does: touches the marker.
 fn restart(ours: &Ours, _census: &Census) {
     let marker = ours.root.join("tmp/restart.txt");
     fs::write(marker, "").expect("the temporary folder can be written");
 }
 
-/// Nobody else may have got the id meanwhile.
+/// Another program may have got the id meanwhile.
 fn is_app(process: Pid) -> bool {
     let runs = fs::read_link(format!("/proc/{}/exe", process.as_raw_nonzero()));
     runs.is_ok_and(|program| program == this_program())

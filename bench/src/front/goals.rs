@@ -16,7 +16,7 @@ const COLD_MAX: f64 = 30.0;
 /// Both sides of one that compares.
 const PAIRS: [(&str, &str); 2] = [(OURS, NGINX), (OURS_SOCKET, NGINX_SOCKET)];
 
-/// How our front does beside nginx; who did not run is not judged.
+/// How our front does beside nginx; a front that did not run is not judged.
 pub(super) fn beside_nginx(rows: &[Row]) -> Vec<Verdict> {
     let verdicts = PAIRS.iter().flat_map(|(ours, nginx)| {
         let ops = ratio(rows, ours, nginx, Metric::Ops);

@@ -84,7 +84,7 @@ const KEPT: usize = 256;
 /// Requests on one connection: more than any run has.
 const MANY: usize = 1_000_000_000;
 
-/// Whoever it would become instead may not talk to our application's socket.
+/// The user it would become instead may not talk to our application's socket.
 fn is_root() -> bool {
     fs::metadata("/proc/self").is_ok_and(|own| own.uid() == 0)
 }

@@ -1,8 +1,8 @@
 //! Passenger in front of the same application, with its own engine.
 //!
-//! It starts the application as somebody else if it is root, who must be able
-//! to read it; and not if its command begins with the word `exec`. What it does
-//! beside serving is turned off.
+//! It starts the application as another user if it is root, and that user must
+//! be able to read it; and not if its command begins with the word `exec`. What
+//! it does beside serving is turned off.
 
 use std::env;
 use std::fs;
@@ -81,7 +81,7 @@ fn start() -> Contestant {
     let passenger = Started::new(&mut command, &Place::Port(address), Some(folder));
     let passenger = passenger.unwrap_or_else(|why| panic!("passenger: {why}"));
     let watchdog = watchdog(&pid_file);
-    // Whoever stops it waits until its id is gone.
+    // Its stop waits until its id is gone.
     thread::spawn(move || waitpid(Some(watchdog), WaitOptions::empty()));
     Contestant {
         elsewhere: vec![watchdog.as_raw_nonzero().get().unsigned_abs()],

@@ -15,7 +15,7 @@ use super::app;
 use crate::measure::Family;
 use crate::talk::Folder;
 
-/// Where somebody listens.
+/// Where a process listens.
 #[derive(Clone, Debug)]
 pub(super) enum Place {
     Port(SocketAddr),
@@ -85,7 +85,7 @@ impl Drop for Started {
 }
 
 impl Place {
-    /// Does anybody listen here?
+    /// Does a process listen here?
     fn is_taken(&self) -> bool {
         match self {
             Self::Port(address) => TcpStream::connect(address).is_ok(),

@@ -23,7 +23,7 @@ pub(super) struct Told {
 ///
 /// # Panics
 ///
-/// If it does not run, or says what nobody understands.
+/// If it does not run, or says what cannot be read.
 pub(super) fn run(address: SocketAddr, connections: usize, seconds: u64) -> Told {
     let run = Command::new("wrk")
         .args(["-t1", "--latency", "--timeout", "10s"])

@@ -1,4 +1,5 @@
-//! A word for each key, known beforehand: the roof for all who count exactly.
+//! A word for each key, known beforehand: the roof for all subjects that count
+//! exactly.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

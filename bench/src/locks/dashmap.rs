@@ -1,4 +1,4 @@
-//! Counts in a concurrent map, removed when nobody holds.
+//! Counts in a concurrent map, removed when there is no holder.
 
 use dashmap::{DashMap, Entry};
 use foldhash::fast::RandomState;

@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_is_judged_alone() {
+    fn no_subject_is_judged_alone() {
         let ours = [row(OURS, Metric::Ops, 1.0)];
         let peer = [row(SEMAPHORES, Metric::Ops, 1.0)];
         for rows in [ours, peer] {

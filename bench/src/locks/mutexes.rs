@@ -1,5 +1,5 @@
-//! Maps behind mutexes, from which a key is removed when nobody holds it: one
-//! of the standard library's, and 64 of parking_lot's.
+//! Maps behind mutexes, from which a key is removed when it is not held: one of
+//! the standard library's, and 64 of parking_lot's.
 //!
 //! A key is hashed once for its acquire and its release, and copied only when
 //! its first holder comes.

@@ -1,5 +1,5 @@
 //! Atomic counts in a map that is read without locks, and keeps every key it
-//! has seen: who found a count may be about to raise it.
+//! has seen: a thread that found a count may be about to raise it.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -89,7 +89,7 @@ impl Counter for OneLook {
             Some(held) => held,
             None => counts.get_or_insert_with((*key).to_owned(), Arc::default),
         };
-        // Who is refused needs no reference.
+        // A refused take needs no reference.
         add_below(held, capacity).then(|| SharedUnit(Arc::clone(held)))
     }
 }

@@ -32,8 +32,8 @@ impl Counter for Semaphores {
         self.semaphore(key, capacity).try_acquire_owned().ok()
     }
 
-    /// Who found a semaphore under the map's lock has a reference to it, and so
-    /// has who holds: the last one is the map's.
+    /// A thread that found a semaphore under the map's lock has a reference to
+    /// it, and so has a holder: the last one is the map's.
     fn forget_idle(&self) {
         self.0
             .retain(|_, semaphore| Arc::strong_count(semaphore) > 1);

@@ -1,7 +1,7 @@
 //! What a key weighs while it is held, and after it has been let go of.
 //!
 //! Held keys weigh by what resident memory has grown, less the keys themselves;
-//! the list of who holds is the holder's. Idle ones weigh by what they keep from
+//! the list of guards is the holder's. Idle ones weigh by what they keep from
 //! others: when as many other keys are held in their stead, so much more memory
 //! is in use. What was freed would not tell, for an allocator keeps most of it.
 

@@ -31,8 +31,8 @@ impl Family {
         self.others.iter().copied()
     }
 
-    /// Processor time of all their threads so far, to the nanosecond. Who has
-    /// ended takes his along.
+    /// Processor time of all their threads so far, to the nanosecond. A process
+    /// that has ended takes its own along.
     pub(crate) fn cpu_time(&self) -> Duration {
         let processes = [self.root].into_iter().chain(self.others());
         processes.map(threads_time).sum()

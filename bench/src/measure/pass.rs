@@ -151,8 +151,8 @@ const BURST: u64 = 64;
 /// Runs one pass on a runtime of its own.
 ///
 /// `send_off` spawns every task; `parties` of them take turns. At the end those
-/// in a loop see [`Pass::goes_on`] turn false, and those that wait for one
-/// who will not come any more are aborted.
+/// in a loop see [`Pass::goes_on`] turn false, and those that wait for a party
+/// that will not come any more are aborted.
 ///
 /// # Panics
 ///
@@ -202,7 +202,7 @@ pub(crate) fn watch(
 
 /// Runs one pass on plain threads, each in a loop while [`Pass::goes_on`].
 ///
-/// Who of them runs is the kernel's affair, so how fair that was is not told.
+/// Which of them runs is the kernel's affair, so how fair that was is not told.
 ///
 /// # Panics
 ///

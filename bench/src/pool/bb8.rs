@@ -1,4 +1,5 @@
-//! bb8: a mutex around a queue of members, and a notification for who waits.
+//! bb8: a mutex around a queue of members, and a notification for waiting
+//! tasks.
 //!
 //! By default it tests a member at every take (`test_on_check_out`), and so it
 //! does here; the test does nothing.

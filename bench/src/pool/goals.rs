@@ -53,7 +53,7 @@ pub(super) enum Goal {
     },
     /// We cost at most so many times the processor time of a bare structure.
     Near { to: &'static str, times: f64 },
-    /// Our p99 is below the lowest of those that starve nobody: a wait that
+    /// Our p99 is below the lowest of those that starve no task: a wait that
     /// never ends is in no percentile.
     Sooner { than: &'static [&'static str] },
     /// Our luckiest task has at most so many times the turns of the unluckiest.
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn who_starves_tasks_is_not_sooner() {
+    fn a_pool_that_starves_tasks_is_not_sooner() {
         let starving = vec![(Metric::P99, 1.0), (Metric::Fairness, 9980.0)];
         let rows = [
             row(OURS, Metric::P99, 90.0),
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_is_judged_alone() {
+    fn no_subject_is_judged_alone() {
         let ours = [row(OURS, Metric::Cpu, 1.0)];
         let peer = [row("mutex-vec", Metric::Cpu, 1.0)];
         for rows in [ours, peer] {

@@ -1,6 +1,6 @@
 //! A bare mutexed vector: the least that a take and a return can be made of.
 //!
-//! Nobody can wait for it, so it runs only where nobody has to.
+//! No task can wait for it, so it runs only where none has to.
 
 use std::iter;
 use std::mem;

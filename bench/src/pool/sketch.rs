@@ -1,8 +1,8 @@
-//! The least that a pool with waiters can be made of: how far anybody could get
-//! here.
+//! The least that a pool with waiters can be made of: how far any pool could
+//! get here.
 //!
-//! One mutex, a stack of what is idle, a queue of those who wait, one stamp for
-//! each of them, and members that are handed over without the lock. No law, no
+//! One mutex, a stack of what is idle, a queue of waiters, one stamp for each
+//! of them, and members that are handed over without the lock. No law, no
 //! numbers, no checks, and a member is nothing but a number, so it is a roof
 //! and no peer.
 
@@ -26,9 +26,9 @@ pub(super) struct Sketch {
 
 struct Inner {
     idle: Vec<Member>,
-    /// Nobody waits while anything is idle.
+    /// No task waits while anything is idle.
     waiting: VecDeque<Waiter>,
-    /// How long those had waited who were served.
+    /// How long the tasks that were served had waited.
     waited: u64,
 }
 
@@ -38,7 +38,7 @@ struct Waiter {
     waker: Waker,
 }
 
-/// What an answer is until there is one, and when nobody wants it any more.
+/// What an answer is until there is one, and when it is not wanted any more.
 const NONE: u64 = u64::MAX;
 const LEFT: u64 = u64::MAX - 1;
 

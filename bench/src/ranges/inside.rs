@@ -77,7 +77,7 @@ fn print(figures: &[Figure], format: Format) {
     }
 }
 
-/// A machine with one range that nobody has to wait for.
+/// A machine with one range that no ask has to wait for.
 struct Machine {
     machine: Allocator,
     effects: Effects,

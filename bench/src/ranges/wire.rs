@@ -3,17 +3,17 @@
 //!
 //! Every pool has a million addresses, and the first half is held throughout by
 //! devices that are not here. A turn of a client leases an address to a device,
-//! and gives it back; pipelined, as many as are sent at once. Everybody does the
-//! same for a lease: look whether the device has one already, or else take one
-//! that is free; keep the device, 64 bytes of data and the end of it; count the
-//! leases of the address, so that late words of the last holder are told apart.
-//! Where servers differ beyond that, their files say so.
+//! and gives it back; pipelined, as many as are sent at once. Every server does
+//! the same for a lease: look whether the device has one already, or else take
+//! one that is free; keep the device, 64 bytes of data and the end of it; count
+//! the leases of the address, so that late words of the last holder are told
+//! apart. Where servers differ beyond that, their files say so.
 //!
 //! One operation is one command that was answered, and its processor time is
 //! the server's alone. Latency is that of a turn, which is two answers. Every
 //! server is started and filled once, and then is there for all cases, with the
 //! upkeep that its own defaults say. `BENCH_CASE=64` measures that case alone,
-//! and `BENCH_SUBJECT=rideau,redis` these servers, for who looks with `perf`.
+//! and `BENCH_SUBJECT=rideau,redis` these servers, for a look with `perf`.
 
 mod goals;
 mod ours;
@@ -46,7 +46,7 @@ const POSTGRES: &str = "postgres";
 /// What only writes.
 const ROOF: &str = "roof";
 
-/// Who talks to a server at a time.
+/// The clients that talk to a server at a time.
 #[derive(Clone, Copy)]
 struct Crowd {
     connections: usize,
@@ -165,8 +165,8 @@ impl Crowd {
         (0..self.connections).map(dialog).collect()
     }
 
-    /// As many commands as this connection sends at once, each for a device
-    /// that is nobody else's.
+    /// As many commands as this connection sends at once, each for a device of
+    /// its own.
     fn batch(self, at: usize, command: impl Fn(&str) -> Vec<u8>) -> Vec<u8> {
         let slots = 0..self.depth;
         slots.flat_map(|slot| command(&device(at, slot))).collect()

@@ -46,7 +46,7 @@ struct Columns<'a> {
     subject_width: usize,
     metrics: Vec<Metric>,
     fairness: bool,
-    /// Whom ratios refer to, if there are any.
+    /// The row that ratios refer to, if there are any.
     ours: Option<&'a Row>,
 }
 

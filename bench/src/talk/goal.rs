@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn who_did_not_run_is_not_judged() {
+    fn a_server_that_did_not_run_is_not_judged() {
         let rows = [row(OURS, 300.0, 2.0)];
         assert!(Goal::new(OURS, "redis-incr", 1.0).judge(&rows).is_none());
     }

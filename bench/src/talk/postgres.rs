@@ -69,7 +69,7 @@ impl Server {
     }
 }
 
-/// Says who one is, and names the statements that one will use.
+/// Says which user one is, and names the statements that one will use.
 pub(crate) fn greeting(statements: &[(&str, &str)]) -> Step {
     let mut frames = startup();
     for (name, statement) in statements {
@@ -140,8 +140,8 @@ fn installed(name: &str) -> Option<PathBuf> {
     found.filter(|program| program.exists()).max()
 }
 
-/// Whom the server runs as, which refuses to be run by root: us if we are
-/// somebody else, and if not the user that its package made.
+/// The user that the server runs as, which refuses to be run by root: our own
+/// if that is not root, and if it is the user that its package made.
 #[derive(Clone, Copy)]
 struct Unprivileged(Option<(u32, u32)>);
 

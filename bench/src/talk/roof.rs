@@ -1,10 +1,10 @@
 //! The roof: a server that does nothing, and so says how far any could get here.
 //!
-//! It is this program again. One thread reads what there is, from all who said
-//! something, and answers every command with the same few bytes, as one write a
-//! connection. Given a file, it writes what it read to it and has the system make
-//! that safe before it answers; the file has its size from the beginning, so that
-//! this is one write to the disk and no more.
+//! It is this program again. One thread reads what there is, from all clients
+//! that said something, and answers every command with the same few bytes, as
+//! one write a connection. Given a file, it writes what it read to it and has
+//! the system make that safe before it answers; the file has its size from the
+//! beginning, so that this is one write to the disk and no more.
 
 use std::fs::File;
 use std::io::{self, ErrorKind, Read, Write};
@@ -48,7 +48,7 @@ struct Line {
     asked: usize,
 }
 
-/// Serve where the words say, until somebody ends this program.
+/// Serve where the words say, until this program is ended.
 pub(crate) fn serve(words: &[String]) -> ! {
     let served = match words {
         [address] => Roof::open(address, None),
@@ -110,7 +110,8 @@ impl Roof {
         let line = &mut self.lines[index(number)];
         let mut bytes = [0; 16 * 1024];
         match line.stream.read(&mut bytes) {
-            // Who has gone says nothing more, and is forgotten with the roof.
+            // A client that has gone says nothing more, and is forgotten with
+            // the roof.
             Ok(0) => epoll::delete(&self.epoll, &line.stream)?,
             Ok(len) => {
                 let said = &bytes[..len];

@@ -137,8 +137,8 @@ impl Drop for Server {
             Some(stop) => drop(stop.output()),
             None => drop(self.child.kill()),
         }
-        // Once waited for, its processor time counts as ours, and not as that of
-        // others who disturb.
+        // Once waited for, its processor time counts as ours, and not as that
+        // of other programs that disturb.
         let _ = self.child.wait();
         drop(self.folder.take());
     }

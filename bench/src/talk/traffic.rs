@@ -204,7 +204,7 @@ impl Line {
         }
     }
 
-    /// Reads so many answers, and no more: nobody has asked for any.
+    /// Reads so many answers, and no more: no more were asked for.
     async fn hear(&mut self, count: usize, form: &Form) {
         self.len = 0;
         self.backs.clear();

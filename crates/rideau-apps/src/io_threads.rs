@@ -322,7 +322,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_has_the_last_hand_on_its_own_lanes_ends_them() {
+    async fn a_task_with_the_last_handle_on_its_own_io_threads_ends_them() {
         let io_threads = Arc::new(IoThreads::start(Some(2)).unwrap());
         let (alive, mut dropped) = mpsc::channel::<()>(1);
         let last = Arc::clone(&io_threads);

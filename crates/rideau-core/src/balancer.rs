@@ -111,7 +111,7 @@ mod tests {
     ];
 
     #[test]
-    fn nobody_and_a_single_candidate_need_no_draw_and_no_look() {
+    fn no_candidate_or_one_needs_no_draw_and_no_look() {
         let unlooked = |_| -> Option<Duration> { panic!("nobody looks") };
         for method in ALL {
             let mut rng = Rng::new(1);
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn who_published_nothing_loses_and_two_of_them_leave_no_choice() {
+    fn a_candidate_that_published_nothing_loses_and_two_leave_no_choice() {
         let mut rng = Rng::new(3);
         for _ in 0..100 {
             let only_first = |place| (place == 0).then_some(Duration::MAX);

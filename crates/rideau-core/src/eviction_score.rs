@@ -298,7 +298,7 @@ mod tests {
     const SECOND: Duration = Duration::from_secs(1);
 
     #[test]
-    fn an_app_nobody_asked_for_is_worth_nothing() {
+    fn an_app_that_was_not_asked_for_is_worth_nothing() {
         let worth = EvictionScore::new(2, false);
         assert_eq!(worth.value(7, SECOND, at(5)), 0.0);
         assert_eq!(worth.what_if(), [(1, 0.0), (2, 0.0), (3, 0.0), (4, 0.0)]);

@@ -525,7 +525,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_least_is_given_first_and_then_who_asked_first() {
+    fn the_key_with_least_is_given_first_and_then_the_first_to_ask() {
         let mut budget = budget(3);
         let give = Order::Give { press: 0 };
         assert_eq!(hear(&mut budget, 0, 0, lacks(2)), [(0, give), (0, give)]);

@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn retries_at_a_full_door_keep_nobody_out() {
+    fn retries_at_a_full_queue_keep_no_offer_out() {
         let mut door = Admission::new(Row {
             max: Some(2),
             p_ask: Chance::of(0.5),

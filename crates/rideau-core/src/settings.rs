@@ -376,7 +376,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_knows_is_an_error_that_names_the_nearest() {
+    fn an_unknown_option_is_an_error_that_names_the_nearest() {
         let mut settings = Settings::parse("tarqet=5ms").unwrap();
         assert_eq!(settings.span("target"), Ok(None));
         let error = settings.finish().unwrap_err();

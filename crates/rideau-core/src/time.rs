@@ -145,7 +145,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_lead_is_positive_for_who_came_first() {
+    fn a_lead_is_positive_for_the_first_to_come() {
         let (first, second) = (Instant::from_nanos(10), Instant::from_nanos(35));
         assert_eq!(first.lead_over(second), Lead::from_nanos(25));
         assert_eq!(second.lead_over(first), Lead::from_nanos(-25));

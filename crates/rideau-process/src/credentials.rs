@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_unknown_is_named() {
+    fn an_unknown_user_or_group_is_named() {
         let unknown = |text: &str| Err(text.to_owned());
         assert_eq!(among("ww", None), unknown("user ww: unknown"));
         assert_eq!(among("www", Some("x")), unknown("group x: unknown"));

@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn a_port_that_somebody_has_is_passed_over() {
+    fn a_port_that_is_taken_is_passed_over() {
         let before = Port::claim().unwrap();
         let next = before.number() + 1;
         let Ok(_somebody) = TcpListener::bind((Ipv4Addr::LOCALHOST, next)) else {

@@ -298,7 +298,7 @@ mod tests {
     };
 
     #[test]
-    fn a_name_with_parentheses_misleads_nobody() {
+    fn a_name_with_parentheses_is_read_whole() {
         let stat = "7 (a) Z 1 (b) S 1 5 5 0 -1 4 1 2 3 4 5 6 7 8 20 0 1 0 991 1 1";
         let wanted = Seen {
             pid: 7,

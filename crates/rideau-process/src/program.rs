@@ -334,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_no_port_is_told_of_none() {
+    fn a_process_without_a_port_is_told_of_none() {
         let own = Own {
             socket: "",
             port: None,

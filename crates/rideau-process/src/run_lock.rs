@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_waits_for_a_daemon_that_lives() {
+    fn a_daemon_that_lives_is_not_waited_for() {
         let scratch = Scratch::new();
         let first = RunFolder::open(scratch.path()).expect("nobody has it");
         let kind = |opened: std::io::Result<RunFolder>| opened.err().map(|error| error.kind());

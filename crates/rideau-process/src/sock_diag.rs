@@ -128,7 +128,7 @@ mod tests {
     use super::Diag;
 
     #[test]
-    fn who_listens_is_found_wherever_the_loopback_leads_there() {
+    fn a_listener_is_found_wherever_the_loopback_leads_there() {
         let diag = Diag::open().unwrap();
         for place in ["127.0.0.1:0", "0.0.0.0:0", "[::1]:0", "[::]:0"] {
             let Ok(listener) = TcpListener::bind(place) else {
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_connected_or_listens_elsewhere_is_not_found() {
+    fn a_socket_that_is_connected_or_listens_elsewhere_is_not_found() {
         let diag = Diag::open().unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();

@@ -158,7 +158,7 @@ fn the_image_runs_one_program_as_nobody() {
 }
 
 #[test]
-fn whoever_started_the_server_is_told_when_it_is_ready_and_when_it_stops() {
+fn the_parent_of_the_server_is_told_when_it_is_ready_and_when_it_stops() {
     let folder = Folder::new("notify");
     let config = folder.0.join("rideau.toml");
     fs::write(

@@ -79,7 +79,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// What became of those who came after the warm-up.
+/// What became of the takes that came after the warm-up.
 async fn overload(queue: queue::Options) -> Result<Vec<Outcome>, Box<dyn Error>> {
     let options = PoolOptions {
         init: MEMBERS,
@@ -122,7 +122,7 @@ async fn one_taker(pool: Pool<Sessions>, outcomes: Option<Sender<Outcome>>) {
     }
 }
 
-/// The time between two who do not know of each other.
+/// The time between two takes that are independent of each other.
 fn gap(seed: &mut u64) -> Duration {
     *seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
     let chance = ((*seed >> 11) as f64 + 0.5) / (1_u64 << 53) as f64;

@@ -14,7 +14,7 @@ use rideau::{AskOptions, Clock, Flow, Held, Manager, Pool, PoolOptions, Settings
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
-/// Lends numbers; whoever has one may work.
+/// Lends numbers; the holder of one may work.
 struct Numbers;
 
 impl Manager for Numbers {

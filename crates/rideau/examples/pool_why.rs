@@ -3,7 +3,7 @@
 //!
 //!     cargo run -p rideau --example pool_why
 //!
-//! On tokio's paused clock, so that nobody has to wait.
+//! On tokio's paused clock, so that it ends at once.
 
 use std::error::Error;
 use std::io;
@@ -41,7 +41,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     };
     let options = PoolOptions {
         max: 2,
-        // Whoever comes while the server is down is told so at once.
+        // A take that comes while the server is down is told so at once.
         fail_fast: true,
         backoff: Backoff {
             failures: 1,

@@ -3,7 +3,7 @@
 //!
 //!     cargo run -p rideau --example pool_with
 //!
-//! On tokio's paused clock, so that nobody has to wait.
+//! On tokio's paused clock, so that it ends at once.
 
 use std::convert::Infallible;
 use std::error::Error;
@@ -33,7 +33,7 @@ impl Manager for Sessions {
     }
 }
 
-/// Who uses a session says which one it was.
+/// The user of a session says which one it was.
 async fn query(session: &mut Session, takes: Duration, works: bool) -> Result<u32, String> {
     sleep(takes).await;
     match works {

@@ -21,7 +21,7 @@ const ALL: [BalancerMethod; 5] = [
 ];
 
 #[test]
-fn nobody_leaves_no_choice_and_one_is_always_it() {
+fn no_candidate_leaves_no_choice_and_one_is_always_it() {
     for method in ALL {
         let balancer = Balancer::new(method, Side::Ask);
         assert!(balancer.is_empty());
@@ -35,7 +35,7 @@ fn nobody_leaves_no_choice_and_one_is_always_it() {
 }
 
 #[test]
-fn chance_reaches_everybody() {
+fn chance_reaches_every_candidate() {
     let balancer = Balancer::new(BalancerMethod::Random, Side::Ask);
     for (name, value) in [("a", 1), ("b", 2), ("c", 3)] {
         balancer.add(name, value, None);
@@ -66,7 +66,7 @@ fn a_thread_stays_with_its_candidate() {
     assert_eq!(chosen.len(), 2, "threads spread over the candidates");
 }
 
-/// D18: a name outlives whoever has it.
+/// D18: a name outlives the value that has it.
 #[test]
 fn a_name_keeps_its_place_when_it_is_taken_over() {
     let balancer = Balancer::new(BalancerMethod::ByThread, Side::Ask);
@@ -126,7 +126,7 @@ async fn regulators_are_compared_likewise() {
 }
 
 #[tokio::test]
-async fn who_publishes_nothing_loses_and_two_of_them_leave_no_choice() {
+async fn a_candidate_that_publishes_nothing_loses_and_two_leave_no_choice() {
     let balancer = Balancer::new(BalancerMethod::Better, Side::Ask);
     let broker: Broker<(), ()> = Broker::new(better()).unwrap();
     tokio::task::yield_now().await;

@@ -37,7 +37,7 @@ async fn a_match_swaps_values_and_tells_lead_and_wait() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_ask_is_shed_at_its_time_even_if_nobody_comes() {
+async fn an_ask_is_shed_at_its_time_even_if_no_offer_comes() {
     let broker = paused(timeout(50 * MS));
     let refused = broker.ask("anna").await.unwrap_err();
     assert_eq!(refused.value, "anna");
@@ -80,7 +80,7 @@ async fn a_future_that_is_never_polled_never_asks() {
 }
 
 #[tokio::test]
-async fn a_match_that_nobody_collects_ends_the_peer() {
+async fn a_match_that_is_not_collected_ends_the_peer() {
     let broker = broker(never());
     let mut asking = broker.begin_ask("anna", AskOptions::default());
     assert!(poll_once(&mut asking).is_pending());
@@ -150,7 +150,7 @@ async fn asking_now_gives_the_answer_or_the_wait_for_it() {
 }
 
 #[tokio::test]
-async fn who_is_cancelled_by_ticket_or_tag_gets_an_answer() {
+async fn an_ask_cancelled_by_ticket_or_tag_gets_an_answer() {
     let broker = broker(never());
     let one = broker.begin_ask("anna", AskOptions::default());
     let ticket = one.ticket().unwrap();
@@ -201,7 +201,7 @@ fn a_thread_is_shed_at_its_time_without_a_runtime() {
 }
 
 #[tokio::test]
-async fn closing_answers_everybody() {
+async fn closing_answers_all_that_wait() {
     let broker = broker(never());
     let asking = broker.begin_ask("anna", AskOptions::default());
     broker.close();
@@ -213,7 +213,7 @@ async fn closing_answers_everybody() {
 }
 
 #[tokio::test]
-async fn the_last_handle_closes_the_broker_and_whoever_waits_is_told() {
+async fn the_last_handle_closes_the_broker_and_all_that_wait_are_told() {
     let broker = broker(never());
     let asking = broker.begin_ask("anna", AskOptions::default());
     let clone = broker.clone();
@@ -231,7 +231,7 @@ fn a_thread_can_wait_for_a_ticket_it_holds() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_change_keeps_everybody_and_wakes_the_timer() {
+async fn a_change_keeps_all_that_wait_and_wakes_the_timer() {
     let broker = paused(never());
     let asking = broker.begin_ask("anna", AskOptions::default());
     tokio::time::sleep(5 * MS).await;
@@ -286,7 +286,7 @@ async fn the_timer_task_ends_with_the_broker() {
 }
 
 #[tokio::test]
-async fn a_task_that_always_finds_somebody_lets_others_run() {
+async fn a_task_that_always_finds_a_match_lets_others_run() {
     let broker = broker(never());
     let workers: Vec<_> = (0..8)
         .map(|n| broker.begin_offer(n, AskOptions::default()))
@@ -307,7 +307,7 @@ async fn a_task_that_always_finds_somebody_lets_others_run() {
 }
 
 #[tokio::test]
-async fn a_mere_look_finds_who_is_there() {
+async fn a_single_poll_finds_a_waiting_offer() {
     let broker = broker(never());
     for n in 0..8 {
         let _worker = broker.begin_offer(n, AskOptions::default());
@@ -336,7 +336,7 @@ async fn what_was_brought_is_dropped_outside_the_lock_and_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_protector_turns_asks_away_while_nobody_offers() {
+async fn a_protector_turns_asks_away_while_there_are_no_offers() {
     let options = BrokerOptions {
         meters: vec![meter::Options::Pie(meter::Pie::default())],
         ..timeout(Duration::from_secs(5))
@@ -514,7 +514,7 @@ fn paused(options: BrokerOptions) -> Broker<&'static str, u32> {
     Broker::new_by(options, &Clock::paused()).unwrap()
 }
 
-/// Poll once, without waking anybody later.
+/// Poll once, without a later wake.
 fn poll_once<F: Future + Unpin>(future: &mut F) -> Poll<F::Output> {
     pin!(future).poll(&mut Context::from_waker(Waker::noop()))
 }

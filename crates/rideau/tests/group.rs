@@ -24,7 +24,7 @@ fn of(init: usize, max: usize) -> PoolOptions {
     PoolOptions {
         init,
         max,
-        // Nobody is shed unless a test says so.
+        // No take is shed unless a test says so.
         queue: queue::Options::timeout(Duration::from_secs(3600)),
         ..PoolOptions::default()
     }
@@ -116,7 +116,7 @@ async fn the_better_of_two_is_the_idle_one() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn s23_who_waits_is_served_by_the_first_pool_that_can_and_leaves_the_others() {
+async fn s23_a_take_is_served_by_the_first_pool_that_can_and_leaves_the_others() {
     for method in METHODS {
         let group = group(method, &["a", "b", "c"], 1).await;
         let pools = group.pools();
@@ -148,7 +148,7 @@ async fn two_members_that_come_at_once_serve_two_takers() {
         waiter(&group, AskOptions::default()),
     ];
     settle().await;
-    // Both pools grant their member to the first taker, who wants only one.
+    // Both pools grant their member to the first take, which wants only one.
     drop(held);
     let mut of = Vec::new();
     let mut members = Vec::new();
@@ -187,7 +187,7 @@ async fn s23_a_closed_pool_is_passed_over_and_takes_go_elsewhere() {
         let gone = [group.take().await.unwrap(), group.take().await.unwrap()];
         let waiting = waiter(&group, AskOptions::default());
         settle().await;
-        // Somebody waits in it while it goes, with members out.
+        // A take waits in it while it goes, with members out.
         let closing = pools[0].1.clone();
         let closed = tokio::spawn(async move { closing.close_now().await });
         settle().await;
@@ -215,7 +215,8 @@ async fn a_failing_pool_is_passed_over_while_others_can_serve() {
         for _ in 0..50 {
             assert_eq!(group.take().await.unwrap().of, "up");
         }
-        // All are busy: it waits in both, and who recovers first serves it.
+        // All are busy: it waits in both, and the pool that recovers first
+        // serves it.
         let held = group.take().await.unwrap();
         let waiting = waiter(&group, AskOptions::default());
         sleep(SECOND).await;
@@ -254,7 +255,7 @@ async fn members_of_a_failing_pool_are_asked_for_last() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_suspended_pool_serves_nobody_until_it_is_resumed() {
+async fn a_suspended_pool_serves_no_take_until_it_is_resumed() {
     let group = group(GroupMethod::BestOfTwo, &["a", "b"], 1).await;
     let pools = group.pools();
     pools[0].1.suspend();
@@ -271,7 +272,7 @@ async fn a_suspended_pool_serves_nobody_until_it_is_resumed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pool_that_joins_serves_who_waits_already_and_one_that_leaves_does_not() {
+async fn a_pool_that_joins_serves_takes_that_wait_and_one_that_leaves_does_not() {
     let group = group(GroupMethod::Random, &["a"], 1).await;
     let held = group.take().await.unwrap();
     let waiting = waiter(&group, AskOptions::default());
@@ -314,7 +315,7 @@ async fn a_late_pool_does_not_prolong_the_wait() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_group_without_pools_says_so_to_who_comes_and_who_waits() {
+async fn a_group_without_pools_says_so_to_new_and_waiting_takes() {
     let group = group(GroupMethod::Random, &["a", "b"], 1).await;
     let _held = [group.take().await.unwrap(), group.take().await.unwrap()];
     let waiting = waiter(&group, AskOptions::default());
@@ -338,7 +339,7 @@ async fn a_group_without_pools_says_so_to_who_comes_and_who_waits() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_waits_is_answered_when_all_pools_close() {
+async fn a_waiting_take_is_answered_when_all_pools_close() {
     let group = group(GroupMethod::Random, &["a", "b"], 1).await;
     let pools = group.pools();
     let held = [group.take().await.unwrap(), group.take().await.unwrap()];

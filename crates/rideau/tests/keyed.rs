@@ -28,7 +28,7 @@ fn options(max: usize, each: usize) -> KeyedOptions {
         turn: 100 * MILLI,
         each: PoolOptions {
             max: each,
-            // Nobody is shed unless a test says so.
+            // No take is shed unless a test says so.
             queue: queue::Options::timeout(Duration::from_secs(3600)),
             ..PoolOptions::default()
         },
@@ -130,7 +130,7 @@ async fn what_was_used_just_now_without_any_lock_is_not_the_longest_idle() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_finds_nothing_to_evict_waits_for_the_first_that_is_idle() {
+async fn a_take_that_finds_nothing_to_evict_waits_for_the_first_that_is_idle() {
     let census = Arc::default();
     let slow = 3600 * SECOND;
     let pools = pools(
@@ -152,7 +152,7 @@ async fn who_finds_nothing_to_evict_waits_for_the_first_that_is_idle() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_left_the_line_costs_no_other_key_a_member() {
+async fn a_take_that_left_the_line_costs_no_other_key_a_member() {
     let census = Arc::default();
     let pools = pools(&census, options(1, 1));
     let a = pools.take(&"a").await.unwrap();
@@ -265,7 +265,7 @@ async fn more_busy_keys_than_members_take_turns() {
     let served: Vec<u64> = {
         let stats = pools.stats().into_iter();
         // What was served by pools that were forgotten meanwhile is not known:
-        // none of these ever is, for somebody always waits.
+        // none of these ever is, for a take always waits.
         stats.map(|(_, stats)| stats.takes.served).collect()
     };
     assert_eq!(served.len(), names.len());
@@ -336,7 +336,7 @@ async fn a_key_whose_starts_fail_keeps_no_room_from_the_others() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_does_not_wait_has_more_luck_the_next_time() {
+async fn a_take_that_does_not_wait_has_more_luck_the_next_time() {
     let census = Arc::default();
     let pools = pools(&census, options(1, 1));
     drop(pools.take(&"a").await.unwrap());
@@ -398,7 +398,7 @@ async fn closing_refuses_all_and_ends_with_the_last_member() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pool_that_somebody_closes_says_so_until_it_is_gone_and_then_comes_back() {
+async fn a_pool_that_is_closed_says_so_until_it_is_gone_and_then_comes_back() {
     let census = Arc::default();
     let pools = pools(&census, options(2, 1));
     let held = pools.take(&"a").await.unwrap();

@@ -1,4 +1,5 @@
-//! Counting locks by key: what is granted, to whom, and that it comes back.
+//! Counting locks by key: what is granted, to which caller, and that it comes
+//! back.
 //!
 //! T, K and L number the scenarios, the invariants and the faults of others
 //! that these tests are about.

@@ -2,9 +2,9 @@
 //! a regulator.
 //!
 //! Loom runs each model once for every order of its locks and atomics, up to a
-//! number of preemptions, and fails it where nobody can go on. A model says
-//! how it ended, and its test names every end there is: none may be missing,
-//! or the race it is about was never run.
+//! number of preemptions, and fails it where no thread can go on. A model says
+//! how it ended, and its test names every end there is: none may be missing, or
+//! the race it is about was never run.
 
 #![cfg(rideau_loom)]
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
@@ -94,7 +94,7 @@ fn what_came_for_a_dropped_ask_is_dropped_with_it() {
 }
 
 #[test]
-fn a_waiter_gets_one_answer_from_whoever_comes_first() {
+fn a_waiter_gets_one_answer_from_the_first_to_come() {
     let ends = explore(|| {
         let (broker, asking) = broker_and_ask();
         let ticket = asking.ticket().unwrap();
@@ -168,7 +168,7 @@ fn one_of_two_asks_that_do_not_wait_gets_the_offer() {
 }
 
 #[test]
-fn who_watches_learns_of_the_end() {
+fn a_watching_peer_learns_of_the_end() {
     for (how, end) in WAYS {
         let ends = explore(move || {
             let (mut worker, client) = met();
@@ -188,7 +188,7 @@ fn who_watches_learns_of_the_end() {
 
 /// The work has no order of its own: the end must bring it along.
 #[test]
-fn who_learns_of_the_end_sees_what_the_other_did_before() {
+fn a_peer_that_learns_of_the_end_sees_what_the_other_did_before() {
     let ends = explore(|| {
         let (mut worker, client) = met();
         let work = Arc::new(AtomicUsize::new(0));
@@ -212,7 +212,7 @@ fn who_learns_of_the_end_sees_what_the_other_did_before() {
 }
 
 #[test]
-fn who_watches_again_is_woken_in_the_new_place() {
+fn a_peer_that_watches_again_is_woken_in_the_new_place() {
     let ends = explore(|| {
         let (mut worker, client) = met();
         let watch = move || {
@@ -225,7 +225,7 @@ fn who_watches_again_is_woken_in_the_new_place() {
 }
 
 #[test]
-fn who_watched_and_ends_still_wakes_the_other_who_watches() {
+fn a_peer_that_watched_and_ends_still_wakes_the_other() {
     let ends = explore(|| {
         let (mut worker, mut client) = met();
         let watch = move || word(block_on(worker.ended()));
@@ -240,7 +240,7 @@ fn who_watched_and_ends_still_wakes_the_other_who_watches() {
 }
 
 #[test]
-fn who_collects_a_match_late_learns_of_an_end_before_that() {
+fn a_match_collected_late_tells_of_an_end_before_that() {
     let ends = explore(|| {
         let (broker, asking) = broker_and_ask();
         let ask = move || {
@@ -254,7 +254,7 @@ fn who_collects_a_match_late_learns_of_an_end_before_that() {
 }
 
 #[test]
-fn of_two_who_end_at_once_at_most_one_sees_the_others_end() {
+fn of_two_peers_that_end_at_once_at_most_one_sees_the_others_end() {
     let ends = explore(|| {
         let (worker, client) = met();
         let end = |peer: Peer, end: fn(Peer)| {
@@ -291,7 +291,7 @@ fn an_ask_is_answered_while_the_broker_closes() {
 }
 
 #[test]
-fn who_is_first_in_line_stays_so_while_the_broker_is_reconfigured() {
+fn the_first_in_line_stays_so_while_the_broker_is_reconfigured() {
     let ends = explore(|| {
         let (broker, anna) = broker_and_ask();
         let changer = thread::spawn({
@@ -316,7 +316,7 @@ fn who_is_first_in_line_stays_so_while_the_broker_is_reconfigured() {
 }
 
 #[test]
-fn a_grant_to_one_who_drops_its_ask_leaves_no_lease() {
+fn a_grant_to_a_dropped_ask_leaves_no_lease() {
     let ends = explore(|| {
         let (regulator, lease, leasing) = regulator_and_ask();
         at_once(|| lease.release(), move || drop(leasing));
@@ -327,7 +327,7 @@ fn a_grant_to_one_who_drops_its_ask_leaves_no_lease() {
 }
 
 #[test]
-fn a_grant_to_one_who_leaves_after_a_look_leaves_no_lease() {
+fn a_grant_to_an_ask_dropped_after_a_poll_leaves_no_lease() {
     let ends = explore(|| {
         let (regulator, lease, leasing) = regulator_and_ask();
         let ((), collected) = at_once(|| drop(lease), move || look(leasing).is_ready());
@@ -352,7 +352,7 @@ fn a_lease_that_a_gone_asker_would_have_got_goes_to_the_next() {
 }
 
 #[test]
-fn a_waiter_for_a_lease_gets_one_answer_from_whoever_comes_first() {
+fn a_waiter_for_a_lease_gets_one_answer_from_the_first_to_come() {
     let ends = explore(|| {
         let (regulator, lease, leasing) = regulator_and_ask();
         let ticket = leasing.ticket().unwrap();
@@ -372,7 +372,7 @@ fn a_waiter_for_a_lease_gets_one_answer_from_whoever_comes_first() {
 /// The count has no order of its own: a lease that is handed on must bring
 /// what its last holder did.
 #[test]
-fn of_two_who_ask_for_the_only_lease_each_sees_what_the_other_did() {
+fn of_two_asks_for_the_only_lease_each_sees_what_the_other_did() {
     let ends = explore(|| {
         let regulator = Regulator::new(only_one()).unwrap();
         let work = {
@@ -422,8 +422,8 @@ const WAYS: [Way; 2] = [("done", Peer::done), ("down", drop)];
 
 fn never() -> BrokerOptions {
     BrokerOptions {
-        asks: nobody_is_shed(),
-        offers: nobody_is_shed(),
+        asks: no_ask_is_shed(),
+        offers: no_ask_is_shed(),
         ..BrokerOptions::default()
     }
 }
@@ -431,20 +431,20 @@ fn never() -> BrokerOptions {
 fn at_most_one() -> BrokerOptions {
     let asks = queue::Options {
         max: Some(1),
-        ..nobody_is_shed()
+        ..no_ask_is_shed()
     };
     BrokerOptions { asks, ..never() }
 }
 
 fn only_one() -> RegulatorOptions {
     RegulatorOptions {
-        queue: nobody_is_shed(),
+        queue: no_ask_is_shed(),
         ..RegulatorOptions::new(valve::Options::Open(Open { max: 1 }))
     }
 }
 
 /// Nothing that needs a timer.
-fn nobody_is_shed() -> queue::Options {
+fn no_ask_is_shed() -> queue::Options {
     queue::Options {
         shedding: queue::Shedding::Never,
         ..queue::Options::default()
@@ -470,7 +470,7 @@ fn met() -> (Peer, Peer) {
     (worker.peer, client.peer)
 }
 
-/// A regulator with one lease, who holds it, and who waits for it.
+/// A regulator with one lease, its holder, and an ask that waits for it.
 fn regulator_and_ask() -> (Regulator, Lease, Leasing) {
     let regulator = Regulator::new(only_one()).unwrap();
     let lease = regulator.try_ask().unwrap();
@@ -478,7 +478,7 @@ fn regulator_and_ask() -> (Regulator, Lease, Leasing) {
     (regulator, lease, leasing)
 }
 
-/// Nobody waits, and everybody who came is accounted for.
+/// Neither side waits, and every ask and offer is accounted for.
 fn settled<A: Send, O: Send>(broker: &Broker<A, O>) {
     let stats = broker.stats();
     assert!(broker.is_empty());
@@ -487,7 +487,7 @@ fn settled<A: Send, O: Send>(broker: &Broker<A, O>) {
     assert_eq!(stats.asks.served, stats.offers.served);
 }
 
-/// Nobody waits, nobody holds a lease, and the next who asks gets one.
+/// No ask waits, no lease is held, and the next ask gets one.
 fn free(regulator: &Regulator) -> RegulatorStats {
     let stats = regulator.stats();
     assert_eq!((stats.len, stats.size), (0, 0));

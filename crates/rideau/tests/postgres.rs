@@ -22,7 +22,7 @@ async fn started(postgres: &Postgres) -> PostgresClient {
     soon(postgres.start()).await.expect("the server is ready")
 }
 
-/// What is known of a member that somebody has used.
+/// What is known of a member that has been used.
 fn used() -> About {
     let mut about = About::default();
     about.uses = 1;
@@ -119,7 +119,7 @@ async fn an_abort_ends_the_query_that_runs() {
     });
     until("it sleeps", async || observer.busy("aborted").await == 1).await;
 
-    // Whoever closes a pool may be on a plain thread.
+    // A pool may be closed on a plain thread.
     std::thread::spawn(abort).join().unwrap();
     let (mut client, slept) = soon(held).await.unwrap();
     assert!(slept.unwrap_err().is_closed());
@@ -134,7 +134,7 @@ async fn giving_up_on_a_stop_cancels_what_still_runs() {
     let observer = server.observer().await;
     let postgres = Postgres::new(server.config("orphan"));
     let client = started(&postgres).await;
-    // Sent, and then nobody is there for the answer.
+    // Sent, and then no task is there for the answer.
     drop(
         client
             .simple_query_raw("select pg_sleep(600)")
@@ -208,8 +208,8 @@ async fn a_clean_check_ends_a_failed_transaction() {
     soon(postgres.check(&mut client, &used())).await.unwrap();
 }
 
-/// Members of a pool, those who use them, and what each of those does after the
-/// server was restarted.
+/// Members of a pool, the tasks that use them, and what each of those does
+/// after the server was restarted.
 const MEMBERS: usize = 8;
 const HOLDERS: usize = 200;
 const SHARE: usize = 20;
@@ -351,7 +351,7 @@ async fn a_pool_that_cleans_does_not_keep_an_open_transaction_idle() {
 }
 
 #[tokio::test]
-async fn a_pool_that_cleans_hands_on_no_open_transaction_to_who_waits() {
+async fn a_pool_that_cleans_hands_on_no_open_transaction_to_a_waiting_take() {
     let server = Server::shared().await;
     let pool = one_cleaned(&server, "handed-on");
     let dirty = soon(pool.take()).await.unwrap();

@@ -121,8 +121,8 @@ async fn an_abort_ends_the_command_that_runs() {
     until("it is gone", async || observer.count().await == 0).await;
 }
 
-/// Members of a pool, those who use them, and what each of those does after the
-/// server was restarted.
+/// Members of a pool, the tasks that use them, and what each of those does
+/// after the server was restarted.
 const MEMBERS: usize = 4;
 const HOLDERS: usize = 50;
 const SHARE: usize = 20;

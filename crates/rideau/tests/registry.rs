@@ -89,7 +89,7 @@ async fn s24_a_graceful_removal_ends_with_the_last_member_that_comes_back() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_removal_refuses_who_waits_at_once_and_revokes_at_its_deadline() {
+async fn a_removal_refuses_waiting_takes_at_once_and_revokes_at_its_deadline() {
     let census = Arc::<Census>::default();
     let maker = Maker::of("a", &census);
     let aborts = Arc::clone(&maker.aborts);
@@ -99,7 +99,7 @@ async fn a_removal_refuses_who_waits_at_once_and_revokes_at_its_deadline() {
     let waiting = tokio::spawn(pool.take_owned(AskOptions::default()));
     settle().await;
     let removal = Instant::now();
-    // Nobody has to wait for it.
+    // No task has to wait for it.
     drop(registry.remove("a", SECOND).unwrap());
     let no = waiting.await.unwrap().unwrap_err();
     assert_eq!(no.refusal.reason, Reason::Closed);
@@ -135,7 +135,7 @@ async fn s25_an_immediate_removal_aborts_and_tells_and_leaves_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_removal_that_nobody_awaits_still_stops_members_in_good_order() {
+async fn a_removal_that_is_not_awaited_still_stops_members_in_good_order() {
     let census = Arc::<Census>::default();
     let maker = Maker {
         stop: SECOND,

@@ -136,7 +136,7 @@ async fn dropping_the_future_cancels_the_ask() {
 }
 
 #[tokio::test]
-async fn a_grant_that_nobody_collects_goes_to_the_next() {
+async fn a_grant_that_is_not_collected_goes_to_the_next() {
     let regulator = regulator("kind=open max=1");
     let lease = regulator.ask().await.unwrap();
     let mut first = regulator.begin_ask(AskOptions::default());
@@ -234,7 +234,7 @@ async fn renewals_stop_when_there_are_leases_enough() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_is_refused_by_a_rate_is_told_when_its_next_slot_is_free() {
+async fn an_ask_refused_by_a_rate_is_told_when_its_next_slot_is_free() {
     let regulator = paused("kind=rate limit=1 interval=100ms");
     tokio::time::sleep(30 * MS).await;
     let refusal = regulator.try_ask().unwrap_err();
@@ -316,7 +316,7 @@ async fn an_ask_is_shed_at_its_own_deadline() {
 }
 
 #[tokio::test]
-async fn who_is_cancelled_by_ticket_or_tag_gets_an_answer() {
+async fn an_ask_cancelled_by_ticket_or_tag_gets_an_answer() {
     let regulator = regulator("kind=open max=1");
     let lease = regulator.ask().await.unwrap();
     assert!(!regulator.cancel(lease.ticket()), "a lease does not wait");
@@ -354,7 +354,7 @@ async fn asking_now_gives_the_answer_or_the_wait_for_it() {
 }
 
 #[tokio::test]
-async fn closing_answers_everybody_and_leaves_leases_alone() {
+async fn closing_answers_every_ask_and_leaves_leases_alone() {
     let regulator = regulator("kind=open max=1");
     let lease = regulator.ask().await.unwrap();
     let asking = regulator.begin_ask(AskOptions::default());
@@ -459,7 +459,7 @@ async fn a_protector_turns_asks_away_but_never_a_holder() {
 }
 
 #[tokio::test]
-async fn who_is_woken_or_forgotten_may_look_at_the_regulator() {
+async fn a_waker_that_is_woken_or_dropped_may_look_at_the_regulator() {
     let regulator = regulator("kind=open max=1");
     let looks = Arc::new(AtomicUsize::new(0));
     let lease = regulator.ask().await.unwrap();
@@ -506,7 +506,7 @@ async fn a_regulator_feeds_another() {
     .unwrap();
     let second = paused("kind=relative target=-10ms max=1");
     first.feed("second", &second);
-    // The first stands open and nobody asks: its lead falls below the target.
+    // The first stands open and no ask comes: its lead falls below the target.
     let lease = second.ask().await.unwrap();
     assert!(lease.waited() >= 10 * MS);
     drop((lease, second));
@@ -537,7 +537,7 @@ impl Drop for Curious {
     }
 }
 
-/// A valve by its words, behind a queue that sheds nobody.
+/// A valve by its words, behind a queue that sheds no ask.
 fn options(valve: &str) -> RegulatorOptions {
     let valve = valve::Options::parse(Settings::parse(valve).unwrap()).unwrap();
     let queue = queue::Options {
@@ -562,7 +562,7 @@ fn lead(millis: i64) -> Lead {
     Lead::from_nanos(millis * 1_000_000)
 }
 
-/// Poll once, without waking anybody later.
+/// Poll once, without a later wake.
 fn poll_once<F: Future + Unpin>(future: &mut F) -> Poll<F::Output> {
     pin!(future).poll(&mut Context::from_waker(Waker::noop()))
 }

@@ -60,7 +60,7 @@ async fn a_name_feeds_its_latest_regulator_and_keeps_it_alive_no_longer() {
     while runtime.num_alive_tasks() > alone {
         tokio::task::yield_now().await;
     }
-    // There is nobody to tell.
+    // There is no regulator to tell.
     tokio::time::sleep(100 * MS).await;
     assert!(broker.try_offer(()).is_ok());
 }

@@ -89,8 +89,8 @@ fn a_wait_for_a_member_ends_at_its_time() {
     assert_eq!(no.refusal.reason, Reason::Deadline);
 }
 
-// The timer thread needs nobody: here nobody drives the runtime, and it could
-// keep no time if somebody did.
+// The timer thread needs no runtime: here no thread drives it, and it could
+// keep no time if one did.
 #[test]
 fn deadlines_are_kept_whatever_the_runtime_around_can_do() {
     let runtime = runtime::Builder::new_current_thread().build().unwrap();
@@ -129,7 +129,7 @@ fn runs(name: &str) -> bool {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_paused_runtime_does_not_pause_who_goes_by_the_system() {
+async fn a_paused_runtime_does_not_pause_asks_that_go_by_the_system() {
     let before = tokio::time::Instant::now();
     let broker: Broker<(), ()> = Broker::new(BrokerOptions::default()).unwrap();
     let no = broker.ask_on((), brief()).await.unwrap_err();
@@ -185,7 +185,7 @@ fn a_member_that_lay_on_the_shelf_is_checked_after_its_time() {
         for _ in 0..100 {
             drop(pool.take_blocking(AskOptions::default()).unwrap());
         }
-        // Nobody takes it for a while.
+        // No thread takes it for a while.
         thread::sleep(30 * MS);
     }
 }

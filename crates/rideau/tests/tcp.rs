@@ -57,7 +57,7 @@ async fn a_delay_is_kept_if_asked_for() {
 }
 
 #[tokio::test]
-async fn nobody_listening_is_an_error() {
+async fn a_port_without_a_listener_is_an_error() {
     assert!(soon(Tcp::new("127.0.0.1:1").start()).await.is_err());
 }
 
@@ -80,7 +80,7 @@ async fn a_stream_is_known_to_be_broken_before_the_runtime_hears_of_it() {
 }
 
 #[tokio::test]
-async fn a_stream_that_nobody_watches_is_not_lost_but_broken() {
+async fn a_stream_that_is_not_watched_is_not_lost_but_broken() {
     let (tcp, mut stream, peer) = started().await;
     let unwatched = Tcp {
         watch: false,
@@ -94,7 +94,7 @@ async fn a_stream_that_nobody_watches_is_not_lost_but_broken() {
 }
 
 #[tokio::test]
-async fn what_nobody_asked_for_breaks_a_stream_and_is_not_taken_from_its_holder() {
+async fn unexpected_bytes_break_a_stream_and_are_not_taken_from_its_holder() {
     let (tcp, mut stream, mut peer) = started().await;
     let mut lost = pin!(tcp.lost(&stream));
     assert!(is_pending(lost.as_mut()).await);

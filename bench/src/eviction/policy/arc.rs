@@ -7,7 +7,7 @@ pub(super) struct Arc {
     max: usize,
     /// Places that those asked for once should have.
     target: usize,
-    /// Asked for once and again; those here, and the ghosts of those who
+    /// Asked for once and again; the apps here, and the ghosts of those that
     /// were. Oldest first.
     once: Vec<u32>,
     again: Vec<u32>,

@@ -1,5 +1,5 @@
-//! Policies: who ranks lowest goes, where ranks follow from how often an app
-//! was asked for and what its start costs.
+//! Policies: the app that ranks lowest goes, where ranks follow from how often
+//! an app was asked for and what its start costs.
 
 use std::collections::HashMap;
 
@@ -13,7 +13,8 @@ pub(super) struct Ranked {
     counts: HashMap<u32, f64>,
     /// Apps and their ranks, the one asked for last at the end.
     here: Vec<(u32, f64)>,
-    /// The rank of the last who went: who comes later starts from there.
+    /// The rank of the last app that went: one that comes later starts from
+    /// there.
     floor: f64,
 }
 

@@ -1,11 +1,11 @@
-//! Policy: SIEVE, a queue with a hand that spares whom somebody asked for
+//! Policy: SIEVE, a queue with a hand that spares apps that were asked for
 //! since it last came by.
 
 use super::{Ask, Policy};
 
 pub(super) struct Sieve {
     max: usize,
-    /// Oldest first, and whether somebody asked for it.
+    /// Oldest first, and whether it was asked for.
     here: Vec<(u32, bool)>,
     hand: usize,
 }
@@ -28,7 +28,7 @@ impl Sieve {
             *asked = false;
             self.hand = (self.hand + 1) % self.here.len();
         }
-        // Who follows comes to where the hand is, but not who is new.
+        // The app that follows comes to where the hand is, but not a new one.
         self.here.remove(self.hand);
         self.hand %= self.here.len().max(1);
     }

@@ -1,12 +1,12 @@
-//! PostgreSQL with a row for each address, locked by whoever takes it and
-//! skipped by the others.
+//! PostgreSQL with a row for each address, locked by the client that takes it
+//! and skipped by the others.
 //!
 //! One prepared statement looks for the device's lease and else takes the
 //! address whose lease ended first, and is a transaction; so is the other. It
 //! does what the others do, and keeps it as `redis-always` and our class `sync`
 //! do: committed means that the log is on the disk. A process serves each
 //! client. It gets more memory than its default, and no checkpoints within a
-//! run, as whoever runs it for this would see to.
+//! run, as an operator who runs it for this would see to.
 
 use super::{ADDRESSES, Contestant, Crowd, DATA, HELD, POSTGRES, TTL_MS, device};
 use crate::talk::{

@@ -1,6 +1,6 @@
 //! A server that knows no address and only keeps what it is told: one write to
-//! the disk for all who have said something. Nobody who keeps his word gets
-//! further beside the same clients.
+//! the disk for all clients that have said something. No server that keeps its
+//! word gets further beside the same clients.
 
 use super::{Contestant, ROOF, ours};
 use crate::talk::{Dialog, Disk, Folder, Form, Server, Step, frame};

@@ -166,7 +166,7 @@ async fn a_process_that_closes_before_it_answers_is_asked_once_more_if_that_is_s
 }
 
 #[tokio::test]
-async fn headers_say_who_asked_and_are_cleaned() {
+async fn headers_name_the_client_and_are_cleaned() {
     within(async {
         let server = Server::answering(|request| {
             let mut said: Vec<String> = request
@@ -358,7 +358,7 @@ async fn an_app_that_takes_too_long_is_given_up() {
 }
 
 #[tokio::test]
-async fn nobody_is_told_more_than_needed_unless_for_developers() {
+async fn no_client_is_told_more_than_needed_unless_for_developers() {
     within(async {
         let server = Server::answering(|_| ok("")).await;
         let mut config = app();
@@ -416,7 +416,7 @@ async fn what_is_said_before_the_answer_is_handed_on_and_not_taken_for_it() {
 }
 
 #[tokio::test]
-async fn what_follows_an_answer_is_handed_on_to_who_takes_it() {
+async fn trailers_are_handed_on_to_clients_that_take_them() {
     within(async {
         let server = Server::answering(|_| {
             "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\

@@ -89,7 +89,7 @@ async fn check(mut sender: http2::SendRequest<Whole>, how: &str) {
 }
 
 #[tokio::test]
-async fn who_begins_with_it_is_understood() {
+async fn a_client_that_begins_with_it_is_understood() {
     within(async {
         let server = describing().await;
         let stage = Stage::new(server.address).await;
@@ -197,7 +197,7 @@ async fn what_is_said_before_the_answer_is_heard_before_it() {
 }
 
 #[tokio::test]
-async fn who_asks_for_a_head_is_sent_no_body_and_long_ones_arrive_whole() {
+async fn a_request_for_a_head_is_sent_no_body_and_long_ones_arrive_whole() {
     within(async {
         let server = Server::answering(|request| match request.first.contains("/long") {
             true => ok(&"x".repeat(4 << 20)),

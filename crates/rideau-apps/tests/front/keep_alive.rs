@@ -74,7 +74,7 @@ async fn an_app_that_closes_after_each_answer_is_well_served() {
 }
 
 #[tokio::test]
-async fn what_nobody_uses_is_closed() {
+async fn a_connection_that_is_not_used_is_closed() {
     within(async {
         let (ended, mut seen) = tokio::sync::mpsc::channel(1);
         let server = Server::start(move |mut peer: Peer, _| {

@@ -69,7 +69,7 @@ async fn more_fields_may_be_allowed() {
 }
 
 #[tokio::test]
-async fn one_who_takes_too_long_to_ask_is_told_and_one_who_never_does_is_cut() {
+async fn a_client_too_slow_to_ask_is_told_and_one_that_never_does_is_cut() {
     within(async {
         let front = FrontConfig {
             header_timeout: Duration::from_millis(100),
@@ -140,7 +140,7 @@ async fn one_connection_too_many_is_turned_away() {
 }
 
 #[tokio::test]
-async fn what_was_begun_is_finished_and_nobody_else_is_let_in() {
+async fn what_was_begun_is_finished_and_no_other_client_is_let_in() {
     within(async {
         let (tell, told) = tokio::sync::watch::channel(false);
         let server = Server::start(move |mut peer: Peer, _| {
@@ -204,7 +204,7 @@ async fn what_takes_too_long_is_cut_at_last() {
 }
 
 #[tokio::test]
-async fn one_who_stops_in_the_middle_of_its_body_is_told_so() {
+async fn a_client_that_stops_in_the_middle_of_its_body_is_told_so() {
     within(async {
         let server = Server::answering(|_| ok("hello")).await;
         let front = FrontConfig {

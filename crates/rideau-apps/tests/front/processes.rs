@@ -93,7 +93,7 @@ async fn killing_a_process_under_reads_fails_none_of_them() {
 }
 
 #[tokio::test]
-async fn a_read_passes_over_all_who_have_died_at_once() {
+async fn a_read_passes_over_all_processes_that_have_died_at_once() {
     within(async {
         let mut config = app();
         config.options.min = 2;
@@ -115,7 +115,7 @@ async fn a_read_passes_over_all_who_have_died_at_once() {
             }
             let all: Vec<&str> = pids.iter().map(String::as_str).collect();
             all.iter().for_each(|pid| kill(pid));
-            // One who still takes a connection while it dies is a try.
+            // A process that still takes a connection while it dies is a try.
             while all.iter().any(|pid| runs(pid)) {
                 tokio::task::yield_now().await;
             }
@@ -183,7 +183,7 @@ async fn a_cookie_leads_back_to_its_process_and_a_forged_one_nowhere() {
         let with =
             |cookie: &str| format!("GET /slow HTTP/1.1\r\nHost: a\r\nCookie: {cookie}\r\n\r\n");
         for _ in 0..5 {
-            // Whoever else asks meanwhile is led elsewhere, or waits.
+            // Another request meanwhile is led elsewhere, or waits.
             busy.send(get("/slow")).await;
             let again = client.ask(with(cookie)).await;
             assert_eq!(again.text(), first.text());

@@ -6,7 +6,7 @@ use std::os::unix::net::UnixListener;
 use std::thread;
 use std::time::Duration;
 
-/// Who has this in its environment is the app.
+/// The process that has this in its environment is the app.
 pub(crate) const MARK: &str = "RIDEAU_FRONT_APP";
 
 /// How it is started.

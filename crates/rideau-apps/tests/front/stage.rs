@@ -105,14 +105,14 @@ impl Stage {
             .sum()
     }
 
-    /// Wait until nobody has a place or waits for one any more.
+    /// Wait until no request has a place or waits for one any more.
     pub(crate) async fn quiet(&self) {
         while self.sessions() > 0 {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     }
 
-    /// Stop everything; nobody has a place by then.
+    /// Stop everything; no request has a place by then.
     pub(crate) async fn end(self) {
         self.quiet().await;
         self.front.cut();

@@ -1,4 +1,4 @@
-//! How long things may take, and who is to blame if they take longer.
+//! How long things may take, and which side is to blame if they take longer.
 
 use std::time::Duration;
 
@@ -72,7 +72,8 @@ async fn an_answer_that_trickles_for_ever_is_broken_off() {
                 assert_eq!(count(&stage, "request_timeout"), 1);
                 stage.quiet().await;
                 let shown = stage.apps.shown(&stage.app()).expect("it is there");
-                // Who serves one at a time hangs; others may have one slow request.
+                // A process that serves one at a time hangs; others may have
+                // one slow request.
                 let hung = shown.stats.left[Leaving::Hung.index()];
                 assert_eq!(hung, u64::from(concurrency == 1));
                 stage.end().await;
@@ -112,7 +113,7 @@ async fn an_answer_over_http2_that_trickles_for_ever_is_broken_off() {
 }
 
 #[tokio::test]
-async fn a_stream_of_events_goes_on_while_somebody_listens() {
+async fn a_stream_of_events_goes_on_while_a_client_listens() {
     within(async {
         let server = Server::start(|mut peer: Peer, _| async move {
             while peer.request().await.is_some() {

@@ -82,7 +82,7 @@ async fn an_app_may_decline_and_the_connection_goes_on() {
 }
 
 #[tokio::test]
-async fn a_tunnel_that_nobody_uses_ends() {
+async fn a_tunnel_that_is_not_used_ends() {
     within(async {
         let server = echoing().await;
         let mut config = app();

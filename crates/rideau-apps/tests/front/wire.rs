@@ -59,7 +59,7 @@ impl Peer {
     }
 
     pub(crate) async fn send(&mut self, bytes: impl AsRef<[u8]>) {
-        // Whoever is gone is noticed when something is read.
+        // A peer that is gone is noticed when something is read.
         let _ = self.stream.write_all(bytes.as_ref()).await;
     }
 

@@ -267,7 +267,7 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "had not waited")]
-    fn a_law_that_sheds_whoever_comes_is_found() {
+    fn a_law_that_sheds_every_new_ask_is_found() {
         check_shedding(&told(|_, _| true, None), 0..20);
     }
 

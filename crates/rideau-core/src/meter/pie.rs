@@ -340,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn a_burst_refuses_nobody_until_its_allowance_is_spent() {
+    fn a_burst_refuses_no_ask_until_its_allowance_is_spent() {
         let mut controller = Controller::new(PieSide::default());
         let wait = 5_000_000_000;
         for millis in (0..=1000).step_by(100) {

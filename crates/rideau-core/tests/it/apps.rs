@@ -1,4 +1,5 @@
-//! Apps: who gets a place in which process, and what is started and stopped.
+//! Apps: which ask gets a place in which process, and what is started and
+//! stopped.
 //!
 //! Scenarios are named S, flaws of the seed F, as in the specification.
 
@@ -73,7 +74,7 @@ fn a_process_goes_after_as_many_requests_and_finishes_those_that_overlap() {
     );
 }
 
-// S3: with too few left, or somebody waiting, another is started first.
+// S3: with too few left, or an ask waiting, another is started first.
 #[test]
 fn a_used_up_process_serves_until_there_is_another_if_it_is_needed() {
     check(
@@ -112,7 +113,7 @@ fn a_burst_on_a_cold_app_has_one_start_and_all_are_served_in_order() {
 
 // S5
 #[test]
-fn an_app_grows_when_a_start_helps_those_who_wait() {
+fn an_app_grows_when_a_start_helps_waiting_asks() {
     let mut story = "0 new\n0 ask A n0 -> start A1 v1\n".to_owned();
     for n in 1..50 {
         story += &format!("0 ask A n{n}\n");
@@ -131,7 +132,7 @@ fn an_app_grows_when_a_start_helps_those_who_wait() {
 
 // F18, F19
 #[test]
-fn who_comes_does_not_overtake_and_who_leaves_makes_way() {
+fn a_new_ask_does_not_overtake_and_one_that_leaves_makes_way() {
     check(
         "max=1",
         &["queue=3"],
@@ -153,7 +154,7 @@ fn who_comes_does_not_overtake_and_who_leaves_makes_way() {
 
 // S14, F19
 #[test]
-fn one_who_is_gone_never_reaches_a_process() {
+fn an_ask_that_is_gone_never_reaches_a_process() {
     check(
         "",
         &[""],
@@ -212,7 +213,7 @@ fn the_least_busy_process_is_used_and_of_equals_the_last_used() {
 
 // F29
 #[test]
-fn one_who_was_with_a_process_waits_for_it_but_not_for_long() {
+fn a_sticky_ask_waits_for_its_process_but_not_for_long() {
     check(
         "",
         &["min=2 sticky=1000"],
@@ -240,7 +241,7 @@ fn one_who_was_with_a_process_waits_for_it_but_not_for_long() {
     );
 }
 
-// F10: who was failed by a process gets another.
+// F10: an ask that a process failed gets another.
 #[test]
 fn the_process_that_failed_one_is_the_last_it_gets() {
     check(
@@ -316,7 +317,7 @@ fn waits_over_the_target_for_as_long_have_one_more_started() {
 
 // F5
 #[test]
-fn one_who_does_not_want_to_wait_is_told_so() {
+fn an_ask_that_does_not_want_to_wait_is_told_so() {
     check(
         "",
         &[""],
@@ -329,7 +330,7 @@ fn one_who_does_not_want_to_wait_is_told_so() {
 }
 
 #[test]
-fn why_somebody_waits_is_said_in_plain_words() {
+fn why_an_ask_waits_is_said_in_plain_words() {
     let mut house = House::new("max=1", &["", ""]);
     let mut says = |story: &str, now: &str, app: u32, words: &str| {
         script::check(&mut house, story);

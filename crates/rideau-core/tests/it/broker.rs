@@ -1,4 +1,4 @@
-//! The broker: who meets whom, and what each is told.
+//! The broker: which ask meets which offer, and what each is told.
 
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
@@ -53,7 +53,7 @@ fn two_of_one_side_never_meet() {
 }
 
 #[test]
-fn a_try_that_finds_nobody_still_moves_the_queue_on() {
+fn a_try_that_finds_no_match_still_moves_the_queue_on() {
     check(
         "asks kind=timeout timeout=10ms; offers kind=never",
         "
@@ -64,7 +64,7 @@ fn a_try_that_finds_nobody_still_moves_the_queue_on() {
 }
 
 #[test]
-fn asks_are_shed_at_their_deadline_even_if_nobody_comes() {
+fn asks_are_shed_at_their_deadline_even_if_no_offer_comes() {
     check(
         "asks kind=timeout timeout=100ms; offers kind=never",
         "
@@ -110,7 +110,7 @@ fn a_tag_cancels_all_that_share_it_and_no_others() {
 }
 
 #[test]
-fn a_closing_broker_answers_everybody_who_waits_and_comes() {
+fn a_closing_broker_answers_all_that_wait_and_come() {
     check(
         "asks kind=never; offers kind=never",
         "
@@ -125,7 +125,7 @@ fn a_closing_broker_answers_everybody_who_waits_and_comes() {
 }
 
 #[test]
-fn the_dead_are_never_matched_even_if_nobody_has_said_so() {
+fn dead_asks_are_never_matched_even_if_not_cancelled() {
     check(
         "asks kind=never; offers kind=never",
         "
@@ -140,7 +140,7 @@ fn the_dead_are_never_matched_even_if_nobody_has_said_so() {
 }
 
 #[test]
-fn a_change_applies_to_both_queues_and_keeps_everybody() {
+fn a_change_applies_to_both_queues_and_keeps_all_that_wait() {
     check(
         "asks kind=never; offers kind=never",
         "
@@ -185,7 +185,7 @@ fn a_refusal_says_how_many_wait_and_when_to_come_back() {
 }
 
 #[test]
-fn a_cancel_that_finds_nobody_still_moves_the_queue_on() {
+fn a_cancel_that_finds_no_ask_still_moves_the_queue_on() {
     check(
         "asks kind=timeout timeout=10ms; offers kind=never",
         "
@@ -200,7 +200,7 @@ fn a_cancel_that_finds_nobody_still_moves_the_queue_on() {
 }
 
 #[test]
-fn all_of_a_tag_withdraw_before_the_law_looks_at_anybody() {
+fn all_of_a_tag_withdraw_before_the_law_looks_at_any() {
     check(
         "asks kind=timeout timeout=10ms; offers kind=never",
         "
@@ -300,7 +300,7 @@ fn a_smaller_queue_first_lets_those_go_whose_deadline_came() {
 
 /// D11, D14.
 #[test]
-fn options_that_nobody_knows_are_refused() {
+fn unknown_options_are_refused() {
     check(
         "asks kind=timeout timeout=10ms; offers kind=never",
         "
@@ -337,7 +337,7 @@ fn an_alarm_is_raised_while_inputs_wait_long_for_the_broker() {
 
 /// Another meter has all of them read again and again.
 #[test]
-fn an_underload_is_of_offers_that_wait_and_not_of_a_broker_that_nobody_uses() {
+fn an_underload_is_of_offers_that_wait_and_not_of_an_unused_broker() {
     check(
         "asks kind=never; offers kind=never; meter kind=better update=100ms; \
          meter kind=underload target=10ms interval=50ms",
@@ -383,7 +383,7 @@ fn the_deadline_of_the_meters_is_always_the_brokers_too() {
 }
 
 #[test]
-fn a_late_stamp_does_not_move_the_lead_of_those_who_come_after() {
+fn a_late_stamp_does_not_move_the_lead_of_later_asks() {
     check(
         "asks kind=never; offers kind=never; meter kind=better; read_after 1",
         "
@@ -411,7 +411,7 @@ fn a_closed_broker_has_no_deadline_and_its_meters_stay_silent() {
 }
 
 #[test]
-fn who_may_wait_forever_is_still_told_when_to_come_back() {
+fn an_ask_that_may_wait_forever_is_still_told_when_to_come_back() {
     let mut room = Room::new("asks kind=never; offers kind=never");
     let mut options = room.broker.options();
     options.asks = queue::Options::timeout(std::time::Duration::MAX);
@@ -432,11 +432,11 @@ fn who_may_wait_forever_is_still_told_when_to_come_back() {
     assert_eq!(refusal.retry_after, std::time::Duration::from_millis(10));
 }
 
-/// D10: whoever leaves is not searched for.
+/// D10: an ask that leaves is not searched for.
 #[test]
 fn a_hundred_thousand_leave_in_any_order_without_a_search() {
     const LEN: usize = 100_000;
-    // Coprime to the length: from the middle on, everybody once.
+    // Coprime to the length: from the middle on, each ask once.
     const STRIDE: usize = 37_003;
     for queue in [
         "kind=timeout timeout=1h max=none",
@@ -469,7 +469,7 @@ fn check(options: &str, script: &str) {
     script::check(&mut Room::new(options), script);
 }
 
-/// A broker, the names of those who came, and who of them has died.
+/// A broker, the names of the asks and offers, and which of them are dead.
 struct Room {
     broker: Broker<Name, Name>,
     tickets: HashMap<String, Ticket>,

@@ -1,7 +1,7 @@
-//! Very many at once: no call does more than its share, and nobody is lost.
+//! Very many at once: no call does more than its share, and no ask is lost.
 //!
-//! The counts here are such that a call whose work grows with those who wait
-//! would take minutes.
+//! The counts here are such that a call whose work grows with the number of
+//! waiting asks would take minutes.
 
 use std::cell::Cell;
 use std::num::NonZeroU32;
@@ -154,7 +154,7 @@ fn a_law_ends_no_more_waits_in_a_call_either() {
 }
 
 #[test]
-fn those_whom_the_minimum_spares_are_looked_at_once() {
+fn asks_that_the_minimum_spares_are_looked_at_once() {
     let options = Options {
         min: MANY as u32,
         ..queue(Shedding::Standing {
@@ -231,7 +231,7 @@ fn a_fair_queue_knows_its_oldest_and_its_state_however_many_flows_wait() {
 }
 
 #[test]
-fn a_broker_that_is_behind_matches_nobody_too_late_and_nobody_twice() {
+fn a_broker_that_is_behind_matches_no_ask_too_late_and_none_twice() {
     let options = broker::Options {
         asks: queue(Shedding::Never),
         ..broker::Options::default()
@@ -271,7 +271,7 @@ fn a_broker_that_is_behind_matches_nobody_too_late_and_nobody_twice() {
 }
 
 #[test]
-fn a_pool_that_is_behind_keeps_the_member_for_who_is_not_late() {
+fn a_pool_that_is_behind_keeps_the_member_for_a_take_that_is_not_late() {
     let options = pool::Options {
         max: 1,
         check_after: None,
@@ -338,7 +338,7 @@ fn a_regulator_that_is_behind_opens_when_it_is_not() {
 }
 
 #[test]
-fn locks_that_are_behind_grant_nobody_too_late() {
+fn locks_that_are_behind_grant_no_ask_too_late() {
     let mut effects = Vec::new();
     let options = queue(Shedding::Never);
     let held = Rc::new(Cell::new(1));

@@ -1,4 +1,5 @@
-//! Those who wait for units of a key: who is served when, and who may pass.
+//! Asks that wait for units of a key: when each is served, and which may pass
+//! another.
 
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
@@ -29,7 +30,7 @@ fn units_are_granted_at_once_while_they_fit_and_then_in_order() {
 }
 
 #[test]
-fn who_does_not_want_to_wait_is_refused_and_leaves_no_mark() {
+fn an_ask_that_does_not_want_to_wait_is_refused_and_leaves_no_mark() {
     check(
         "kind=never",
         "
@@ -59,7 +60,7 @@ fn many_units_are_not_starved_by_single_ones_of_the_same_capacity() {
 }
 
 #[test]
-fn who_never_waits_is_told_exactly_what_is_held_whoever_waits() {
+fn a_take_that_never_waits_is_told_exactly_what_is_held_while_others_wait() {
     check(
         "kind=never",
         "
@@ -163,7 +164,7 @@ fn a_release_between_the_look_and_the_mark_is_seen_by_the_second_look() {
     );
 }
 
-/// Nobody may wait here, so the second look is the only one.
+/// No ask may wait here, so the second look is the only one.
 #[test]
 fn the_second_look_comes_before_any_place_in_line() {
     check(
@@ -178,7 +179,7 @@ fn the_second_look_comes_before_any_place_in_line() {
 }
 
 #[test]
-fn what_comes_back_after_a_look_is_not_for_one_who_did_not_fit_at_it() {
+fn what_comes_back_after_a_look_is_not_for_an_ask_that_did_not_fit_at_it() {
     check(
         "kind=never",
         "
@@ -192,9 +193,9 @@ fn what_comes_back_after_a_look_is_not_for_one_who_did_not_fit_at_it() {
     );
 }
 
-/// It came back for whoever waits, and its release is still on its way.
+/// It came back for a waiting ask, and its release is still on its way.
 #[test]
-fn what_came_back_but_was_not_told_yet_goes_to_who_is_next_and_not_to_who_comes() {
+fn units_back_but_not_told_yet_go_to_the_next_waiter_and_not_to_a_new_ask() {
     check(
         "kind=never",
         "
@@ -214,7 +215,7 @@ fn what_came_back_but_was_not_told_yet_goes_to_who_is_next_and_not_to_who_comes(
 }
 
 #[test]
-fn what_can_never_fit_is_refused_and_blocks_nobody() {
+fn an_ask_that_can_never_fit_is_refused_and_blocks_no_other() {
     check(
         "kind=never",
         "
@@ -245,7 +246,7 @@ fn the_largest_numbers_do_not_overflow() {
 }
 
 #[test]
-fn who_is_cancelled_blocks_nobody_any_more() {
+fn a_cancelled_ask_blocks_no_other_any_more() {
     check(
         "kind=never",
         "
@@ -264,7 +265,7 @@ fn who_is_cancelled_blocks_nobody_any_more() {
 }
 
 #[test]
-fn who_is_shed_when_its_time_is_up_blocks_nobody_any_more() {
+fn an_ask_shed_at_its_time_limit_blocks_no_other_any_more() {
     check(
         "kind=timeout timeout=10ms",
         "
@@ -281,7 +282,7 @@ fn who_is_shed_when_its_time_is_up_blocks_nobody_any_more() {
 }
 
 #[test]
-fn who_makes_room_for_a_newcomer_gives_its_turn_away() {
+fn an_ask_that_makes_room_for_a_new_one_gives_its_turn_away() {
     check(
         "kind=never max=2 overflow=oldest",
         "
@@ -347,7 +348,7 @@ fn flows_take_turns_within_a_line() {
 }
 
 #[test]
-fn the_last_who_came_is_served_first_where_the_queue_says_so() {
+fn the_last_ask_is_served_first_where_the_queue_says_so() {
     check(
         "kind=never order=lifo",
         "
@@ -361,7 +362,7 @@ fn the_last_who_came_is_served_first_where_the_queue_says_so() {
 }
 
 #[test]
-fn closing_answers_everybody_and_lets_nobody_ask() {
+fn closing_answers_every_ask_and_allows_no_more() {
     check(
         "kind=never",
         "
@@ -410,7 +411,7 @@ fn there_are_no_more_lines_than_may_be() {
     assert_eq!(stage.look("lines"), LINES_MAX.to_string());
     assert!(stage.act(&["ask", "y", "1/1"], now).is_empty());
 
-    // Whoever leaves a line gives its place to another claim.
+    // An ask that leaves a line gives its place to another claim.
     stage.act(&["cancel", "9/9"], now);
     assert!(stage.act(&["ask", "z", &over], now).is_empty());
     assert_eq!(stage.look("len"), (LINES_MAX + 1).to_string());
@@ -480,7 +481,7 @@ fn check(options: &str, script: &str) {
     script::check(&mut Door::new(options), script);
 }
 
-/// The lines of a key, its count, and who has asked, holds or died.
+/// The lines of a key, its count, and which asks wait, hold or are dead.
 struct Door {
     lines: Lines<Tap, Name>,
     word: Rc<RefCell<Word>>,
@@ -490,7 +491,7 @@ struct Door {
     dead: Rc<RefCell<HashSet<String>>>,
 }
 
-/// What is one atomic word in earnest, and who is about to change it.
+/// What is one atomic word in earnest, and the changes that are about to come.
 #[derive(Default)]
 struct Word {
     held: u64,
@@ -499,9 +500,9 @@ struct Word {
     /// Units that come back just before_mark is set, and just after.
     before_mark: u64,
     after_mark: u64,
-    /// Units that come back right after somebody has looked.
+    /// Units that come back right after a look.
     after_look: u64,
-    /// Releases that saw the mark and have not told anybody yet.
+    /// Releases that saw the mark and have not been told yet.
     notes: u32,
 }
 

@@ -1,4 +1,5 @@
-//! The pool: who gets which member when, and what is started and stopped.
+//! The pool: which take gets which member when, and what is started and
+//! stopped.
 
 mod stage;
 
@@ -26,7 +27,7 @@ fn a_fixed_pool_lends_each_member_once_and_has_no_more() {
 
 // S3
 #[test]
-fn who_waits_on_a_pool_that_can_grow_gets_the_new_member() {
+fn a_take_that_waits_on_a_pool_that_can_grow_gets_the_new_member() {
     check(
         "max=2",
         "
@@ -95,7 +96,7 @@ fn a_cancelled_take_does_not_lose_the_start_it_caused() {
 
 // S11, F1, P12
 #[test]
-fn a_member_granted_to_one_who_has_left_goes_to_the_next_unharmed() {
+fn a_member_granted_to_a_take_that_has_left_goes_to_the_next_unharmed() {
     check(
         "init=1 max=1",
         "
@@ -206,7 +207,7 @@ fn a_full_line_refuses_the_newcomer_and_serves_in_order() {
     );
 }
 
-/// Nobody may wait: who is refused still makes the next one luckier.
+/// No take may wait: a refused one still makes the next one luckier.
 #[test]
 fn a_pool_without_a_line_grows_and_checks_for_those_it_refuses() {
     check(
@@ -226,7 +227,7 @@ fn a_pool_without_a_line_grows_and_checks_for_those_it_refuses() {
 
 // S10, P11
 #[test]
-fn whoever_reaches_a_deadline_is_shed_and_never_served() {
+fn a_take_at_its_deadline_is_shed_and_never_served() {
     check(
         "init=1 max=1 queue.kind=timeout queue.timeout=100ms",
         "
@@ -264,7 +265,7 @@ fn the_urgent_are_served_first_and_the_background_last() {
 }
 
 #[test]
-fn a_tag_cancels_all_who_wait_with_it_in_every_line() {
+fn a_tag_cancels_all_takes_that_wait_with_it_in_every_line() {
     check(
         "init=1 max=1",
         "
@@ -309,7 +310,7 @@ fn a_start_over_its_limit_is_ended_and_its_late_result_is_not_wanted() {
 
 // S13, F9: the service is back after 200 ms.
 #[test]
-fn who_waits_is_served_when_starting_works_again() {
+fn a_waiting_take_is_served_when_starting_works_again() {
     check(
         "max=1 backoff_first=100ms backoff_max=100ms",
         "
@@ -379,7 +380,7 @@ fn an_open_circuit_tries_one_start_at_a_time() {
 }
 
 #[test]
-fn who_does_not_want_to_wait_for_an_outage_is_told_at_once() {
+fn a_take_that_does_not_want_to_wait_for_an_outage_is_told_at_once() {
     check(
         "max=1 backoff_first=10ms backoff_max=10ms failures=1 fail_fast=yes",
         "
@@ -391,7 +392,7 @@ fn who_does_not_want_to_wait_for_an_outage_is_told_at_once() {
     );
 }
 
-// F9 again: nobody waits, so only those who come can have it tried.
+// F9 again: no take waits, so only new takes can have it tried.
 #[test]
 fn a_pool_that_refuses_at_once_finds_out_when_starting_works_again() {
     check(
@@ -597,7 +598,7 @@ fn a_check_that_hangs_is_ended_and_its_late_result_is_not_wanted() {
 }
 
 #[test]
-fn a_doubtful_member_is_checked_before_anybody_else_has_it() {
+fn a_doubtful_member_is_checked_before_another_take_has_it() {
     check(
         "init=1 max=1",
         "
@@ -613,10 +614,10 @@ fn a_doubtful_member_is_checked_before_anybody_else_has_it() {
     );
 }
 
-/// The oldest comes first and has to be checked; whoever wants a member need
-/// not wait for that while another is fresh.
+/// The oldest comes first and has to be checked; a take need not wait for that
+/// while another is fresh.
 #[test]
-fn nobody_waits_for_a_check_while_a_fresh_member_is_idle() {
+fn no_take_waits_for_a_check_while_a_fresh_member_is_idle() {
     check(
         "init=2 max=2 check_after=100ms reuse=fifo",
         "
@@ -689,7 +690,7 @@ fn all_members_are_replaced_one_after_the_other_over_a_time() {
 }
 
 #[test]
-fn replacing_over_a_time_lets_nobody_live_longer() {
+fn replacing_over_a_time_lets_no_member_live_longer() {
     check(
         "init=2 max=2 life_max=100ms",
         "
@@ -873,7 +874,7 @@ fn a_pool_closes_gracefully_when_the_last_member_is_gone() {
 
 // S24, P14
 #[test]
-fn who_waits_is_refused_before_the_pool_says_that_it_is_closed() {
+fn waiting_takes_are_refused_before_the_pool_says_that_it_is_closed() {
     check(
         "max=1 backoff_first=100ms",
         "
@@ -1002,7 +1003,7 @@ fn idle_members_are_lent_newest_last_but_for_those_kept() {
 }
 
 #[test]
-fn nothing_is_lent_while_that_could_wrong_somebody() {
+fn no_member_is_lent_if_that_could_break_the_order_or_the_valve() {
     for options in ["init=1 max=1 reuse=fifo", "init=1 max=1 valve.kind=open"] {
         check(
             options,
@@ -1015,7 +1016,7 @@ fn nothing_is_lent_while_that_could_wrong_somebody() {
     }
 }
 
-/// It was lost while it lay where nobody had to ask for it.
+/// It was lost while it lay where it is taken without an ask.
 #[test]
 fn a_lost_member_that_is_recalled_is_retired_soon() {
     check(
@@ -1054,10 +1055,10 @@ fn a_valve_lets_the_pool_grow_between_its_bounds() {
 
 // ----- What the waiting line's law is told -----
 
-// A line in which nobody waits sees no serve; the pool tells its law that there
-// were some.
+// A line in which no take waits sees no serve; the pool tells its law that
+// there were some.
 #[test]
-fn an_overload_is_over_when_members_find_nobody_waiting() {
+fn an_overload_is_over_when_members_find_no_take_waiting() {
     check(
         "max=1 queue.kind=bounded-codel queue.target=100ms queue.interval=1s",
         "
@@ -1080,7 +1081,7 @@ fn an_overload_is_over_when_members_find_nobody_waiting() {
 }
 
 #[test]
-fn an_overload_is_not_over_while_nobody_is_served() {
+fn an_overload_is_not_over_while_no_take_is_served() {
     check(
         "max=1 queue.kind=bounded-codel queue.target=100ms queue.interval=1s",
         "

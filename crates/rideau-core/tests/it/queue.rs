@@ -41,7 +41,7 @@ fn a_full_queue_sheds_the_oldest_and_serves_the_newest() {
 }
 
 #[test]
-fn who_waited_for_the_timeout_is_shed_but_for_the_minimum() {
+fn asks_that_waited_for_the_timeout_are_shed_but_for_the_minimum() {
     check(
         "kind=timeout timeout=10ms min=1",
         "
@@ -325,7 +325,7 @@ fn a_min_delay_queue_sheds_over_twice_the_target_after_a_bad_interval() {
 }
 
 #[test]
-fn a_min_delay_queue_that_serves_nobody_looks_once_an_interval() {
+fn a_min_delay_queue_that_serves_no_ask_looks_once_an_interval() {
     check(
         "kind=min-delay target=10ms interval=100ms",
         "
@@ -338,7 +338,7 @@ fn a_min_delay_queue_that_serves_nobody_looks_once_an_interval() {
 }
 
 #[test]
-fn a_min_delay_queue_counts_whom_it_serves_out_of_its_minimum() {
+fn a_min_delay_queue_counts_asks_it_serves_out_of_its_minimum() {
     check(
         "kind=min-delay target=10ms interval=100ms min=2",
         "
@@ -363,7 +363,7 @@ fn a_min_delay_flow_that_left_is_not_overloaded() {
 }
 
 #[test]
-fn behind_a_standing_queue_nobody_waits_over_the_target() {
+fn behind_a_standing_queue_no_ask_waits_over_the_target() {
     check(
         "kind=standing target=5ms interval=100ms",
         "
@@ -402,7 +402,7 @@ fn a_limit_that_has_come_at_arrival_counts_at_once() {
 }
 
 #[test]
-fn whom_the_minimum_spared_goes_once_more_than_the_minimum_wait() {
+fn an_ask_the_minimum_spared_goes_once_more_than_the_minimum_wait() {
     check(
         "kind=standing target=5ms interval=100ms min=1",
         "
@@ -582,7 +582,7 @@ fn each_flow_has_its_own_law_and_remembers_its_episode() {
 }
 
 #[test]
-fn a_change_of_the_index_keeps_everybody_in_order_of_asking() {
+fn a_change_of_the_index_keeps_all_asks_in_order() {
     check(
         "kind=never fair_by=flow",
         "
@@ -604,7 +604,7 @@ fn a_change_of_the_index_keeps_everybody_in_order_of_asking() {
 }
 
 #[test]
-fn a_change_of_the_law_keeps_everybody() {
+fn a_change_of_the_law_keeps_all_asks() {
     check(
         "kind=never",
         "
@@ -620,7 +620,7 @@ fn a_change_of_the_law_keeps_everybody() {
 }
 
 #[test]
-fn a_change_trims_nobody_for_those_who_had_to_go_anyway() {
+fn a_change_trims_no_ask_for_those_that_had_to_go_anyway() {
     check(
         "kind=never",
         "
@@ -673,7 +673,7 @@ fn a_bad_change_changes_nothing() {
 }
 
 #[test]
-fn anybody_can_leave_from_anywhere() {
+fn any_ask_can_leave_from_anywhere() {
     for order in ["fifo", "lifo"] {
         check(
             &format!("kind=timeout timeout=10ms order={order} fair_by=flow"),
@@ -693,7 +693,7 @@ fn check(options: &str, script: &str) {
     script::check(&mut Hall::new(options), script);
 }
 
-/// A queue and the names of those who wait in it.
+/// A queue and the names of the asks that wait in it.
 struct Hall {
     queue: Queue,
     ledger: Ledger<Name>,
@@ -715,7 +715,7 @@ impl Hall {
         }
     }
 
-    /// `a`, or `a@899` for one who asked at 899 ms.
+    /// `a`, or `a@899` for an ask made at 899 ms.
     fn enter(&mut self, word: &str, deadline: Option<Instant>, now: Instant) -> Vec<Shed> {
         let (name, sent) = word.split_once('@').unwrap_or((word, ""));
         let ticket = self.ledger.open(Name(name.into()));

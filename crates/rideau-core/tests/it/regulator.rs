@@ -1,4 +1,4 @@
-//! The regulator: who is granted a lease when, and what each is told.
+//! The regulator: which ask is granted a lease when, and what each is told.
 
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
@@ -94,7 +94,7 @@ fn a_renewal_is_decided_before_any_ask_that_waits() {
 }
 
 #[test]
-fn who_does_not_want_to_wait_is_refused_even_as_the_valve_opens() {
+fn an_ask_that_does_not_want_to_wait_is_refused_even_as_the_valve_opens() {
     check(
         "queue kind=never; valve kind=rate limit=2 interval=100ms",
         "
@@ -106,7 +106,7 @@ fn who_does_not_want_to_wait_is_refused_even_as_the_valve_opens() {
 }
 
 #[test]
-fn time_alone_opens_the_valve_and_sheds_who_waited_too_long() {
+fn time_alone_opens_the_valve_and_sheds_asks_that_waited_too_long() {
     check(
         "queue kind=timeout timeout=100ms; valve kind=rate limit=1 interval=100ms",
         "
@@ -160,7 +160,7 @@ fn a_ticket_ends_the_same_way_whether_it_waits_or_holds() {
 }
 
 #[test]
-fn the_gone_are_never_granted_even_if_nobody_has_said_so() {
+fn asks_that_are_gone_are_never_granted_even_if_not_cancelled() {
     check(
         "queue kind=never; valve kind=open max=1",
         "
@@ -196,7 +196,7 @@ fn a_tag_cancels_all_that_wait_with_it_but_no_lease() {
 
 /// At 100 the valve has an opening which the cancel is the first to see.
 #[test]
-fn a_tag_is_cancelled_whole_before_anybody_is_granted_anything() {
+fn a_tag_is_cancelled_whole_before_any_ask_is_granted() {
     check(
         "queue kind=never; valve kind=rate limit=2 interval=100ms",
         "
@@ -209,7 +209,7 @@ fn a_tag_is_cancelled_whole_before_anybody_is_granted_anything() {
 }
 
 #[test]
-fn a_closing_regulator_sheds_who_waits_and_renews_nothing() {
+fn a_closing_regulator_sheds_waiting_asks_and_renews_nothing() {
     check(
         "queue kind=never; valve kind=open max=2",
         "
@@ -227,7 +227,7 @@ fn a_closing_regulator_sheds_who_waits_and_renews_nothing() {
 }
 
 #[test]
-fn nobody_loses_a_lease_to_a_lower_max_but_renewals_stop_until_it_is_kept() {
+fn no_lease_is_lost_to_a_lower_max_but_renewals_stop_until_it_is_kept() {
     check(
         "queue kind=never; valve kind=open max=3",
         "
@@ -417,7 +417,7 @@ fn meters_see_asks_wait_for_the_valve_or_the_valve_for_asks() {
     );
 }
 
-/// Upstream moved the start of the wait past those who waited longer.
+/// Upstream moved the start of the wait past asks that waited longer.
 #[test]
 fn a_meter_that_comes_late_sees_the_oldest_wait() {
     let mut desk = Desk::new("queue kind=never; valve kind=open max=0");
@@ -524,7 +524,7 @@ fn check(options: &str, script: &str) {
     script::check(&mut Desk::new(options), script);
 }
 
-/// A regulator, the names of those who asked, and who of them has died.
+/// A regulator, the names of the asks, and which of them are dead.
 struct Desk {
     regulator: Regulator<Name>,
     tickets: HashMap<String, Ticket>,
@@ -634,7 +634,8 @@ impl Desk {
                 lead,
                 waited,
             } => {
-                // One who is granted at once learns its ticket only afterwards.
+                // An ask that is granted at once learns its ticket only
+                // afterwards.
                 let known = self.tickets.get(&reply.0);
                 assert!(known.is_none_or(|known| *known == ticket));
                 let lead = in_millis(lead.as_nanos().into());

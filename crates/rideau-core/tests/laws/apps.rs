@@ -12,7 +12,7 @@ use self::run::Run;
 const STEPS: usize = 400;
 
 /// A million inputs at random: I1 to I9 after each of them, and at the end that
-/// everybody is answered and everything goes.
+/// every ask is answered and everything goes.
 #[test]
 fn apps_are_their_model() {
     let cases = u64::from(crate::cases(2_500).cases);

@@ -1,7 +1,8 @@
-//! The broker against a slow model that knows everybody who waits.
+//! The broker against a slow model that knows every waiting ask and offer.
 //!
-//! After every input: never do both sides wait, whoever came has at most one
-//! end, every answer comes out once, and all numbers are those of the model.
+//! After every input: never do both sides wait, each ask or offer has at most
+//! one end, every answer comes out once, and all numbers are those of the
+//! model.
 
 mod foresight;
 mod gauge;
@@ -25,7 +26,7 @@ proptest! {
     #![proptest_config(crate::cases(5_000))]
 
     #[test]
-    fn everybody_has_one_end_under_every_law(script in script(any_queue())) {
+    fn every_waiter_has_one_end_under_every_law(script in script(any_queue())) {
         Play::run(script);
     }
 
@@ -60,7 +61,7 @@ struct Play {
     broker: Broker<Visitor, Visitor>,
     model: Model,
     gauge: Gauge,
-    /// The tickets of all who ever came, and their sides.
+    /// The tickets of all asks and offers so far, and their sides.
     tickets: Vec<(Side, Ticket)>,
     census: Rc<()>,
     now: Instant,
@@ -314,8 +315,8 @@ impl Play {
         assert_eq!(Rc::strong_count(&self.census), 1 + self.waiting_len());
     }
 
-    /// The broker wakes up for whoever has to be shed or told, and says what
-    /// was foreseen.
+    /// The broker wakes up for each ask or offer that has to be shed or told,
+    /// and says what was foreseen.
     fn check_deadline(&self, foreseen: Option<Foresight>, told: Vec<Told>) {
         let deadline = self.broker.deadline();
         let (meters, exact) = self.gauge.deadline();
@@ -333,7 +334,7 @@ impl Play {
         }
     }
 
-    /// Exactly those who wait can be reached by their tickets.
+    /// Exactly the waiting asks and offers can be reached by their tickets.
     fn check_tickets(&mut self) {
         let Self {
             broker,

@@ -23,7 +23,7 @@ proptest! {
     #![proptest_config(crate::cases(3000))]
 
     #[test]
-    fn nobody_below_the_target_is_shed_by_codel(
+    fn no_ask_below_the_target_is_shed_by_codel(
         options in hall::single(hall::codel_shedding()),
         history in hall::history(hall::input(hall::single(hall::codel_shedding()))),
     ) {
@@ -44,7 +44,7 @@ proptest! {
     }
 
     #[test]
-    fn a_bounded_codel_is_codel_until_somebody_waits_over_the_bound(
+    fn a_bounded_codel_is_codel_until_an_ask_waits_over_the_bound(
         options in hall::single(hall::codel_shedding()),
         wait_max in hall::duration(),
         history in hall::history(hall::input(hall::single(hall::codel_shedding()))),
@@ -83,7 +83,7 @@ proptest! {
     }
 
     #[test]
-    fn nobody_over_the_bound_is_served_or_kept_while_a_bounded_codel_sheds(
+    fn no_ask_over_the_bound_is_served_or_kept_while_a_bounded_codel_sheds(
         options in hall::single(hall::codel_shedding()),
         history in hall::history(hall::input(hall::single(hall::codel_shedding()))),
         is_eager in any::<bool>(),

@@ -21,8 +21,8 @@ proptest! {
     }
 
     /// What a flow that left has learnt is kept as long as it matters. The
-    /// options stay: in which order remembered flows come back at a change
-    /// is nobody's business.
+    /// options stay: in which order remembered flows come back at a change is
+    /// not specified.
     #[test]
     fn each_flow_has_a_codel_of_its_own_and_remembers_it(
         options in codel_options(),
@@ -172,8 +172,8 @@ impl Rotation {
         outcome
     }
 
-    /// Settle all lines, gather whom they shed, and forget what is not worth
-    /// remembering any more.
+    /// Settle all lines, gather the asks they shed, and forget what is not
+    /// worth remembering any more.
     fn settle(&mut self, now: u64, outcome: &mut Outcome) {
         for member in self.flows.values_mut() {
             member.line.wait(now);
@@ -229,8 +229,8 @@ impl Rotation {
         flows.any(|member| member.line.leave(id, now))
     }
 
-    /// Which of those whom the minima of several lines have spared goes first
-    /// when their lines are mixed is nobody's business.
+    /// Which of the asks that the minima of several lines have spared goes
+    /// first when their lines are mixed is not specified.
     fn is_unsure(&self, options: &Options) -> bool {
         let spared = |member: &Member| !member.line.spared.is_empty();
         let index = options.fair.as_ref().map(|fair| fair.index);

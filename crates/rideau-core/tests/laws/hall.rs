@@ -31,7 +31,7 @@ pub(crate) enum Input {
     },
     Pop,
     Wait,
-    /// One of all who ever came leaves, be it there or not.
+    /// One of all asks so far leaves, be it there or not.
     Leave(usize),
     /// All with a tag leave.
     LeaveTagged(u64),
@@ -51,17 +51,17 @@ pub(crate) enum Pause {
 /// What an input brought about.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Outcome {
-    /// Who was shed, in order, and why.
+    /// The asks that were shed, in order, and why.
     pub(crate) shed: Vec<(usize, Reason)>,
-    /// Who was served.
+    /// The ask that was served.
     pub(crate) taken: Option<usize>,
-    /// Who left.
+    /// The asks that left.
     pub(crate) left: Vec<usize>,
     /// The change was accepted.
     pub(crate) changed: bool,
 }
 
-/// Somebody who comes.
+/// An ask that comes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Guest {
     pub(crate) id: usize,
@@ -73,7 +73,7 @@ pub(crate) struct Guest {
     pub(crate) promised: bool,
 }
 
-/// A queue and everybody who ever came, by number.
+/// A queue and all asks that ever came, by number.
 pub(crate) struct Hall {
     pub(crate) queue: Queue,
     pub(crate) ledger: Ledger<usize>,
@@ -114,7 +114,7 @@ impl Hall {
         self.queue.deadline().map(Instant::as_nanos)
     }
 
-    /// Who would come with this input.
+    /// The ask that would come with this input.
     pub(crate) fn guest(&mut self, input: &Input) -> Option<Guest> {
         let Input::Push {
             ago,
@@ -141,7 +141,7 @@ impl Hall {
         })
     }
 
-    /// Carry out an input; a `guest` is who comes with it.
+    /// Carry out an input; a `guest` is the ask that comes with it.
     pub(crate) fn act(&mut self, input: &Input, guest: Option<Guest>) -> Outcome {
         let mut outcome = Outcome::default();
         let (now, mut shed) = (self.instant(), Vec::new());

@@ -16,7 +16,7 @@ proptest! {
     #![proptest_config(cases(1_000))]
 
     #[test]
-    fn members_over_all_keys_never_exceed_the_budget_and_nobody_is_left_waiting(
+    fn members_over_all_keys_never_exceed_the_budget_and_no_take_is_left_waiting(
         seed: u64, max in 1_usize..6, each in 1_usize..4, keys in 1_u64..6,
     ) {
         let mut town = Town::new(seed, max, each, keys);
@@ -294,8 +294,8 @@ impl Town {
         nobody && self.messages.is_empty() && self.tasks.is_empty()
     }
 
-    /// With nobody new, all are served while holders come and go, and then
-    /// nothing is left that anybody claims beside what is idle.
+    /// With no new takes, all are served while holders come and go, and then
+    /// nothing is left that is claimed beside what is idle.
     fn come_to_rest(&mut self) {
         self.starts_fail = false;
         let mut rounds = 0;

@@ -1,4 +1,4 @@
-//! What those who wait for units of a key can rely on.
+//! What asks that wait for units of a key can rely on.
 
 mod inputs;
 mod model;
@@ -37,10 +37,10 @@ proptest! {
     }
 
     /// Holders give back between any two looks of the lines at their count, and
-    /// tell it late. Still every ask has one answer, nobody is left waiting who
-    /// could go, and the mark is true.
+    /// tell it late. Still every ask has one answer, no ask is left waiting
+    /// that could go, and the mark is true.
     #[test]
-    fn no_wake_up_is_lost_whoever_gives_back_when(
+    fn no_wake_up_is_lost_whenever_units_are_given_back(
         (options, steps) in many_claims(),
         closes: bool,
         restless in 0..8_u64,
@@ -80,7 +80,7 @@ fn many_claims() -> impl Strategy<Value = (Options, Steps)> {
     (options(), steps)
 }
 
-/// The lines, their count, the time, and everybody who asked, by number.
+/// The lines, their count, the time, and all asks, by number.
 struct Run {
     lines: Lines<Tap, Asker>,
     tap: Tap,
@@ -339,13 +339,13 @@ impl Run {
         let holders: u64 = word.holders.iter().copied().map(u64::from).sum();
         assert_eq!(word.held, holders, "all that is held has a holder");
         if word.notes == 0 {
-            self.check_nobody_could_go(word.held);
+            self.check_no_ask_could_go(word.held);
         }
     }
 
-    /// Whoever fits waits only behind a line at least as old that does not fit
-    /// and sees at least the same capacity.
-    fn check_nobody_could_go(&self, held: u64) {
+    /// An ask that fits waits only behind a line at least as old that does not
+    /// fit and sees at least the same capacity.
+    fn check_no_ask_could_go(&self, held: u64) {
         let oldest = |claim: Claim| {
             let same = self.waiting.values().filter(|(other, _)| *other == claim);
             same.map(|(_, sent)| *sent).min()
@@ -359,7 +359,7 @@ impl Run {
         }
     }
 
-    /// Everybody gives back and tells it until nobody waits any more.
+    /// All holders give back and tell it until no ask waits any more.
     fn come_to_rest(mut self) {
         loop {
             self.play(&Input::Tell, None);
@@ -380,7 +380,7 @@ impl Run {
         assert_eq!(self.tap.held(), 0);
     }
 
-    /// Who would come with this input.
+    /// The ask that would come with this input.
     fn guest(&mut self, input: &Input) -> Option<Guest> {
         let Input::Ask {
             ago,
@@ -407,7 +407,7 @@ impl Run {
         })
     }
 
-    /// One of those who came, or who comes next.
+    /// One of the asks that came, or the one that comes next.
     fn name(&self, which: Index) -> Name {
         which
             .index(self.tickets.len() + 1)

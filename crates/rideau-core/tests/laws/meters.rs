@@ -39,7 +39,7 @@ proptest! {
     }
 
     #[test]
-    fn updates_reach_exactly_who_is_due(script in script(update())) {
+    fn updates_reach_exactly_the_meters_that_are_due(script in script(update())) {
         run(script, UpdateModel::new, UpdateModel::feed, UpdateModel::change)?;
     }
 

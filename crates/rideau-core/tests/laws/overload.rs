@@ -1,9 +1,9 @@
 //! Twice as many come as can be served, and they come whatever happens.
 //!
-//! Somebody comes every 5 ms from 0 on, and from 10 ms on somebody is served
-//! every 10 ms. At one instant the queue is advanced first if that is due,
-//! then somebody comes, then somebody is served. The first event at 20 s is
-//! the last. Waits are of those served in the second half.
+//! An ask comes every 5 ms from 0 on, and from 10 ms on an ask is served every
+//! 10 ms. At one instant the queue is advanced first if that is due, then an
+//! ask comes, then an ask is served. The first event at 20 s is the last. Waits
+//! are of those served in the second half.
 
 use rideau_core::queue::{AskOptions, Options, Queue, Turn};
 use rideau_core::{Instant, Ledger, Settings};
@@ -15,7 +15,7 @@ const END: u64 = 20_000_000_000;
 /// How many can be served until the end.
 const CAPACITY: usize = 1999;
 
-/// What became of those who came.
+/// What became of the asks.
 struct Run {
     /// Milliseconds, the shortest first.
     waits: Vec<usize>,
@@ -97,7 +97,7 @@ fn twice_the_load_has_the_numbers_of_the_specification() {
 
 /// Askers that keep coming would wait for ever longer behind plain CoDel.
 #[test]
-fn a_bound_keeps_waits_near_the_target_and_everybody_busy() {
+fn a_bound_keeps_waits_near_the_target_and_the_server_busy() {
     for target in [5, 100, 200, 500] {
         let interval = target * if target < 100 { 20 } else { 10 };
         let options = format!("kind=bounded-codel target={target}ms interval={interval}ms");

@@ -1,7 +1,7 @@
 //! The law that keeps promises: its vectors, and a literal model of it.
 //!
 //! The model has the variables and the steps of the specification and looks at
-//! everybody. The queue does the same with two lists and cached heads.
+//! every ask. The queue does the same with two lists and cached heads.
 
 use std::time::Duration;
 
@@ -184,7 +184,7 @@ fn q13_appointments_are_one_gap_apart() {
 }
 
 #[test]
-fn q14_one_who_leaves_makes_room() {
+fn q14_an_ask_that_leaves_makes_room() {
     let mut place = Place::new(1);
     place.ask_each([0, 10, 20, 30, 40], None);
     place.leave(300, 4);
@@ -211,7 +211,7 @@ fn a_cold_start_is_no_overload() {
     assert_eq!(place.shed, []);
     place.load.capacity = Capacity::Units(1);
     place.queue.bear(place.load);
-    // Whoever tells of it looks at once.
+    // The caller that tells of it looks at once.
     let now = Instant::from_nanos(30_000 * MS);
     place.queue.advance(&mut place.ledger, now, &mut Vec::new());
     place.wait(30_400);
@@ -232,7 +232,7 @@ fn a_cap_shortens_the_wait_that_was_named() {
 }
 
 #[test]
-fn a_full_queue_makes_room_only_at_the_cost_of_who_has_no_promise() {
+fn a_full_queue_makes_room_only_at_the_cost_of_asks_without_promise() {
     let mut place = Place::new(1);
     let overflow = Overflow::Oldest;
     let options = Options {
@@ -253,7 +253,7 @@ fn a_full_queue_makes_room_only_at_the_cost_of_who_has_no_promise() {
     assert_eq!(place.shed[1], (5 * MS, 3, Reason::Full));
 }
 
-/// Somebody asks every 5 ms and one is served every 10 ms, until here.
+/// An ask comes every 5 ms and one is served every 10 ms, until here.
 fn overload(until: u64) -> Place {
     let mut place = Place::new(1);
     for at in (0..=until).step_by(5) {
@@ -275,7 +275,7 @@ struct Place {
     ledger: Ledger<usize>,
     load: Load,
     tickets: Vec<Ticket>,
-    /// When, and who.
+    /// When, and which ask.
     served: Vec<(u64, usize)>,
     shed: Vec<(u64, usize, Reason)>,
     retries: Vec<u64>,
@@ -378,7 +378,7 @@ impl Place {
         u64::try_from(refusal.retry_after.as_nanos()).unwrap()
     }
 
-    /// What one who is refused is told.
+    /// What a refused ask is told.
     fn book(&mut self, at: u64) -> u64 {
         let now = Instant::from_nanos(at * MS);
         let refusal = self.queue.refuse(Reason::Busy, now, now);
@@ -511,7 +511,7 @@ fn input() -> impl Strategy<Value = Input> {
     ]
 }
 
-/// One who waits: who, since when, until when, and whether it was promised.
+/// A waiting ask: which, since when, until when, and whether it was promised.
 #[derive(Clone, Copy)]
 struct Ask {
     id: usize,

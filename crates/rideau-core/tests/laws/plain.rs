@@ -1,9 +1,9 @@
 //! A waiting line written the slow and obvious way, to compare with.
 //!
-//! Everybody stands in a vector, the oldest first. The laws keep whole facts
-//! where the queue keeps the least it needs, and decide without the gates
-//! and heaps by which the queue saves work. CoDel is written after the pseudo
-//! code of RFC 8289.
+//! All asks stand in a vector, the oldest first. The laws keep whole facts
+//! where the queue keeps the least it needs, and decide without the gates and
+//! heaps by which the queue saves work. CoDel is written after the pseudo code
+//! of RFC 8289.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use rideau_core::queue::{Options, Order, Overflow, Shedding};
 
 use crate::hall::Guest;
 
-/// One who waits.
+/// A waiting ask.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Waiting {
     pub(crate) guest: Guest,
@@ -27,7 +27,7 @@ pub(crate) struct Plain {
     pub(crate) shed: Vec<(usize, Reason)>,
     codel: CoDel,
     least: LeastWait,
-    /// When somebody last came to an empty line.
+    /// When an ask last came to an empty line.
     filled: u64,
     /// Whose limit came while the minimum kept them.
     pub(crate) spared: Vec<usize>,
@@ -40,7 +40,7 @@ struct CoDel {
     count: u64,
     drop_next: u64,
     look: u64,
-    /// Overload ends here, unless somebody is slow before.
+    /// Overload ends here, unless an ask is slow before.
     overload: u64,
 }
 
@@ -239,7 +239,8 @@ impl Plain {
 
     /// Let those go whose time has come, as if each had been looked at in time.
     pub(crate) fn expire(&mut self, now: u64) {
-        // Who was kept for the minimum alone goes once it is not needed.
+        // An ask that was kept for the minimum alone goes once it is not
+        // needed.
         while let Some(id) = self.spared.first().copied() {
             let at = self.waiting.iter().position(|who| who.guest.id == id);
             if at.is_some() && self.waiting.len() <= self.min() {
@@ -269,7 +270,7 @@ impl Plain {
         }
     }
 
-    /// The law's step when nobody is served.
+    /// The law's step when no ask is served.
     fn settle(&mut self, now: u64) {
         let min = self.min();
         match self.options.shedding {
@@ -329,13 +330,13 @@ impl Plain {
         None
     }
 
-    /// `dodequeue` of the RFC: the oldest, and whether it may be dropped. Who
-    /// waits over the bound during an episode is not even looked at.
+    /// `dodequeue` of the RFC: the oldest, and whether it may be dropped. An
+    /// ask that waits over the bound during an episode is not even looked at.
     fn codel_oldest(&mut self, now: u64) -> Option<(Waiting, bool)> {
         let (target, interval, bound) = spans(&self.options.shedding);
         loop {
             if self.waiting.is_empty() {
-                self.codel.find_nobody(now);
+                self.codel.find_empty(now);
                 return None;
             }
             let is_spare = self.waiting.len() > self.min();
@@ -388,7 +389,7 @@ impl Plain {
         Some(next.guest.id)
     }
 
-    /// The same without serving anybody: it cannot end an episode.
+    /// The same without a serve: it cannot end an episode.
     fn codel_scan(&mut self, floor: usize, now: u64) {
         let (target, interval, bound) = spans(&self.options.shedding);
         let mut has_entered = false;
@@ -429,7 +430,7 @@ impl Plain {
         let min = self.min();
         let is_spare = self.waiting.len() > min;
         let Some(newest) = self.waiting.pop() else {
-            self.codel.find_nobody(now);
+            self.codel.find_empty(now);
             return None;
         };
         let (id, waited) = (newest.guest.id, now - newest.guest.sent);
@@ -500,8 +501,8 @@ impl CoDel {
         (self.first_above, self.dropping, self.look) = (None, false, look);
     }
 
-    /// A serve that finds nobody has nothing to look at again.
-    fn find_nobody(&mut self, now: u64) {
+    /// A serve that finds the line empty has nothing to look at again.
+    fn find_empty(&mut self, now: u64) {
         if self.first_above.is_some() {
             self.calm(now);
         }

@@ -12,8 +12,8 @@ use self::run::Run;
 /// So many inputs in each case.
 const STEPS: usize = 400;
 
-/// A million inputs at random: P1 to P14 after each of them, and at the end that
-/// everybody is served and everything goes.
+/// A million inputs at random: P1 to P14 after each of them, and at the end
+/// that every take is served and everything goes.
 #[test]
 fn a_pool_is_its_model() {
     let cases = u64::from(crate::cases(5_000).cases);

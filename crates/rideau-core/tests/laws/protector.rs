@@ -8,7 +8,7 @@ proptest! {
     #![proptest_config(crate::cases(5_000))]
 
     #[test]
-    fn a_door_admits_whom_the_numbers_allow(row in row(), comers in comers()) {
+    fn a_door_admits_what_the_numbers_allow(row in row(), comers in comers()) {
         let mut inside = Vec::new();
         for (side, draw) in comers {
             let len = row.backlog as usize + inside.len();

@@ -1,8 +1,8 @@
 //! What every queue obeys, whatever its law, order, limits and turns.
 //!
-//! The witness knows who waits and in which order, but no law: it looks at
-//! what the queue did and checks that it was allowed to. Laws that are simple
-//! enough are then compared with a plain line, decision by decision.
+//! The witness knows which asks wait and in which order, but no law: it looks
+//! at what the queue did and checks that it was allowed to. Laws that are
+//! simple enough are then compared with a plain line, decision by decision.
 
 use std::time::Duration;
 
@@ -54,7 +54,7 @@ proptest! {
     }
 
     #[test]
-    fn a_queue_advanced_in_time_lets_nobody_wait_over_the_timeout(
+    fn a_queue_advanced_in_time_lets_no_ask_wait_over_the_timeout(
         options in hall::single(hall::simple_shedding()),
         wait_max in hall::duration(),
         history in hall::history(hall::input(Just(Options::default()))),
@@ -170,7 +170,7 @@ fn compare_with_plain(options: &Options, is_ordered: bool, history: &[(Input, Pa
     }
 }
 
-/// Who waits, oldest first, and under which options.
+/// The waiting asks, oldest first, and the options.
 struct Witness {
     options: Options,
     is_ordered: bool,
@@ -229,7 +229,7 @@ impl Witness {
         self.check_looks(hall, lens);
     }
 
-    /// Everybody is let go, and no trace is left.
+    /// All asks are let go, and no trace is left.
     fn close(&mut self, hall: &mut Hall) {
         let mut shed = Vec::new();
         hall.queue.close(&mut hall.ledger, &mut shed);
@@ -299,8 +299,8 @@ impl Witness {
         }
     }
 
-    /// Whose own deadline has come goes, and nobody else for that reason; a
-    /// law that settles limits may have come first.
+    /// An ask goes at its own deadline, and no other ask goes for that reason;
+    /// a law that settles limits may have come first.
     fn check_deadlines(&self, outcome: &Outcome, guest: Option<Guest>, now: u64) {
         for guest in self.waiting.iter().chain(&guest) {
             let gone = outcome.shed.iter().find(|(id, _)| *id == guest.id);
@@ -313,7 +313,7 @@ impl Witness {
         }
     }
 
-    /// Nobody goes for want of room unless one came to a full line.
+    /// No ask goes for want of room unless one came to a full line.
     fn check_room(&self, outcome: &Outcome, guest: Option<Guest>) {
         let full = shed_for(outcome, |reason| reason == Reason::Full);
         let Some(line) = guest.map(|guest| self.line(&guest)) else {
@@ -376,8 +376,8 @@ impl Witness {
         assert!(self.is_mixed || full == wanted, "{full:?} {wanted:?}");
     }
 
-    /// The law keeps the minimum, but for one who is served out of it. Gives
-    /// how many are left in the longest line.
+    /// The law keeps the minimum, but for an ask that is served out of it.
+    /// Gives how many are left in the longest line.
     fn check_minimum(&self, outcome: &Outcome, guest: Option<Guest>, input: &Input) -> usize {
         let min = self.options.min as usize;
         let mut there: Vec<_> = self.waiting.clone();
@@ -435,7 +435,7 @@ impl Witness {
         }
     }
 
-    /// A serve takes the oldest or the newest of a line, if anybody waits.
+    /// A serve takes the oldest or the newest of a line, if any ask waits.
     fn check_taken(&mut self, outcome: &Outcome, is_newest_first: bool, is_pop: bool) {
         let Some(id) = outcome.taken else {
             return assert!(!is_pop || self.waiting.is_empty());
@@ -510,7 +510,7 @@ impl Witness {
         )
     }
 
-    /// The line that somebody stands in, if that can be told.
+    /// The line that an ask stands in, if that can be told.
     fn line(&self, guest: &Guest) -> Option<u64> {
         let flow = if self.options.fair.is_some() {
             guest.flow
@@ -520,7 +520,7 @@ impl Witness {
         (!self.is_mixed).then_some(flow)
     }
 
-    /// Everybody by line; one line if they cannot be told.
+    /// All asks by line; one line if they cannot be told.
     fn lines(&self) -> Vec<Vec<Guest>> {
         let mut lines: Vec<Vec<Guest>> = Vec::new();
         for guest in &self.waiting {
@@ -534,7 +534,7 @@ impl Witness {
     }
 }
 
-/// With few lines it cannot be told from outside who shares one.
+/// With few lines it cannot be told from outside which asks share one.
 fn may_mix(options: &Options) -> bool {
     let fair = options.fair.as_ref();
     fair.is_some_and(|fair| fair.index != Index::Flow || fair.flows_max.get() < 100)

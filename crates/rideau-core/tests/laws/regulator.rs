@@ -74,10 +74,10 @@ proptest! {
         assert_eq!(run.replies, vec![1; run.tickets.len()]);
     }
 
-    /// One who keeps every deadline keeps the rate, and lets nobody wait who
-    /// could go.
+    /// A driver that keeps every deadline keeps the rate, and lets no ask wait
+    /// that could go.
     #[test]
-    fn a_rate_is_kept_and_nobody_waits_who_could_go(
+    fn a_rate_is_kept_and_no_ask_waits_that_could_go(
         rate in valves::rate(),
         steps in prop::collection::vec((valves::nanos(), prop::bool::weighted(0.6)), 1..60),
     ) {
@@ -91,7 +91,7 @@ proptest! {
     }
 }
 
-/// A regulator, the time, and what is known of those who asked.
+/// A regulator, the time, and what is known of the asks.
 struct Run {
     regulator: Regulator<Asker>,
     now: Instant,
@@ -141,7 +141,7 @@ impl Run {
         Instant::from_nanos(self.now.as_nanos().saturating_sub(step.late))
     }
 
-    /// The one whom a step is about, if there is one.
+    /// The ask that a step is about, if there is one.
     fn name(&self, input: &Input) -> Option<Name> {
         let (Input::Renew(which)
         | Input::Release(which, _)
@@ -225,7 +225,7 @@ impl Run {
         said
     }
 
-    /// Play a step that is about somebody.
+    /// Play a step that is about an ask.
     fn play_on(&mut self, name: Name, step: &Step) -> Vec<Said> {
         let (sent, now, ticket) = (self.sent(step), self.now, self.tickets[name]);
         let (regulator, mut effects) = (&mut self.regulator, Vec::new());

@@ -300,7 +300,7 @@ impl RateRun {
         assert!(size <= min || self.run.now >= Instant::START + interval);
     }
 
-    /// Nobody is kept waiting while the rate allows one more.
+    /// No ask is kept waiting while the rate allows one more.
     fn check_service(&self) {
         let Rate {
             limit,

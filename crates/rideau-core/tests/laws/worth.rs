@@ -62,7 +62,7 @@ proptest! {
     }
 
     #[test]
-    fn a_pool_for_everybody_starts_each_app_once(asked in prop::collection::vec(0_u32..8, 1..200)) {
+    fn a_pool_for_all_apps_starts_each_app_once(asked in prop::collection::vec(0_u32..8, 1..200)) {
         let mut worth = EvictionScore::new(8, true);
         let mut weights = 0.0;
         let mut lost = 0.0;
@@ -78,7 +78,7 @@ proptest! {
 }
 
 #[test]
-fn whom_nobody_asked_for_in_a_day_is_forgotten() {
+fn an_app_not_asked_for_in_a_day_is_forgotten() {
     let mut worth = EvictionScore::new(4, false);
     for app in 0..1000 {
         worth.asked(app, SECOND, Instant::START + SECOND * app);

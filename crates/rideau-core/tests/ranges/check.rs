@@ -102,7 +102,7 @@ impl World {
         seen.pop()
     }
 
-    /// Nothing is lost that anybody was told.
+    /// Nothing is lost that a holder was told.
     pub(crate) fn check_holds(&mut self) {
         let now = self.now;
         self.holds.retain(|_, hold| hold.until > now);
@@ -122,8 +122,8 @@ impl World {
                     let until = self.model.quarantined[&hold.value];
                     assert!(until >= hold.until, "{hold:?} ends early");
                 }
-                // Its range was taken away while it crashed, and nobody can have
-                // it until the range comes back.
+                // Its range was taken away while it crashed, and it cannot be
+                // held until the range comes back.
                 Standing::Outside if hold.class == Class::Claimed => {
                     self.holds.remove(&hold.value);
                 }

@@ -68,7 +68,7 @@ fn a_million_that_end_at_once_end_in_small_steps_and_asks_go_between() {
     bench.after(61);
     let mut left = bench.stats("many").reserved;
     assert_eq!(left, MANY);
-    // Who asks for what nobody gives back ends some, and not all.
+    // An ask for values that are not given back ends some, and not all.
     let refused = bench.reserve(&Ask::new(&full));
     assert!(matches!(refused, Err(Refused::Exhausted { .. })));
     let ended = left - bench.stats("many").reserved;

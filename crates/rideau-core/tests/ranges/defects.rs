@@ -1,9 +1,9 @@
 //! What the original gets wrong, done right, defect by defect.
 //!
 //! What needs a store, processes and clocks is tried in the crate `rideau`, in
-//! `tests/ranges`: answers that nobody waits for (D2) in `told.rs`, a program that
-//! is killed and comes back (D6, D8) in `kill.rs`, clocks that step (D9) in
-//! `time.rs`.
+//! `tests/ranges`: answers that no task waits for (D2) in `told.rs`, a program
+//! that is killed and comes back (D6, D8) in `kill.rs`, clocks that step (D9)
+//! in `time.rs`.
 
 use std::time::Duration;
 
@@ -33,7 +33,7 @@ fn d1_a_value_that_was_released_early_is_not_given_out_twice() {
 }
 
 #[test]
-fn d2_an_answer_that_nobody_reads_loses_no_value() {
+fn d2_an_answer_that_is_not_read_loses_no_value() {
     let mut bench = Bench::new(&[("few", "0-0")]);
     bench.one("few").unwrap();
     bench.after(31);

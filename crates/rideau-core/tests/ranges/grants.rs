@@ -238,7 +238,7 @@ impl World {
         self.model.records.insert(value, record);
     }
 
-    /// Who asked has this already: by its id, or by a key of its own.
+    /// The asker has this already: by its id, or by a key of its own.
     fn known(&self, wish: &Wish) -> BTreeSet<u128> {
         let is_held = |r: &Record| r.state == State::Reserved && r.range.is_some();
         let records = self.model.records.iter();

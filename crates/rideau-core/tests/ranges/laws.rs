@@ -13,7 +13,7 @@ const SEEDS: u64 = 520;
 const STEPS: u64 = 1_000;
 
 #[test]
-fn nobody_loses_or_shares_a_value_whatever_happens() {
+fn no_holder_loses_or_shares_a_value_whatever_happens() {
     let soak = env::var_os("RIDEAU_SOAK").map_or(1, |_| 8);
     let only = env::var("RIDEAU_SEED")
         .ok()

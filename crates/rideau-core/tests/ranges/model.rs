@@ -130,7 +130,7 @@ impl Model {
         self.standing(value) == Standing::Free
     }
 
-    /// Free, and long enough that everybody has noticed.
+    /// Free, and long enough that the machine has noticed.
     pub(crate) fn is_surely_free(&self, value: u128) -> bool {
         self.is_free(value) && !self.lately.contains_key(&value)
     }

@@ -30,7 +30,7 @@ fn proof(held: Reservation, owner: &[u8]) -> Proof<'_> {
     }
 }
 
-/// Nobody but its owner can do anything with what it holds.
+/// Only its owner can do anything with a reservation.
 fn is_only_of(bench: &mut Bench, held: Reservation, other: &[u8]) {
     let (machine, effects, now) = (&mut bench.machine, &mut bench.effects, bench.now);
     let data = Fields::new();
@@ -128,7 +128,7 @@ fn an_id_of_another_owner_is_another_id() {
 }
 
 #[test]
-fn where_nobody_knows_the_owner_the_fence_is_enough() {
+fn where_the_owner_is_not_known_the_fence_is_enough() {
     let mut bench = Bench::new(&[("few", "0-3")]);
     let held = reserve(&mut bench, None, b"mac").unwrap();
     let (machine, effects, now) = (&mut bench.machine, &mut bench.effects, bench.now);

@@ -14,7 +14,7 @@ fn in_memory(text: &str) -> RangeOptions {
 }
 
 #[test]
-fn a_start_without_memory_holds_all_and_frees_what_nobody_asked_for() {
+fn a_start_without_memory_holds_all_and_frees_what_was_not_asked_for() {
     let mut bench = Bench::new(&[]);
     bench.add("few", in_memory("0-9"));
     assert_eq!(bench.stats("few").free.to_u128(), Some(0));
@@ -162,7 +162,7 @@ fn values_claimed_before_a_crash_are_kept_apart_for_as_long_as_they_may_be_held(
     assert!(!bench.effects.wait, "it is told at once");
     bench.reserve(&hours(2)).unwrap();
     assert!(bench.effects.wait, "it is told when it is written down");
-    // Whoever changes the ttl while the server is down shortens nothing.
+    // A change of the ttl while the server is down shortens nothing.
     let shorter = RangeOptions {
         ttl: Duration::from_secs(60),
         ..claimed

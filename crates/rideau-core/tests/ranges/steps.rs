@@ -1,4 +1,5 @@
-//! What holders do with what they have, and others who do not have it.
+//! What holders do with their values, and what others do with values they do
+//! not hold.
 
 use std::collections::BTreeMap;
 
@@ -225,7 +226,7 @@ impl World {
         if record.fence == 0 {
             let was = self.model.quarantined.contains_key(&value);
             if was {
-                // Whoever writes to a value in quarantine is believed.
+                // A write to a value in quarantine is believed.
                 self.gone(value);
             }
             self.check_alone(value, held.fence);

@@ -1,4 +1,4 @@
-//! Those who wait for values are served in the order in which they came.
+//! Asks that wait for values are served in the order in which they came.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -13,7 +13,7 @@ use crate::bench::{Bench, options};
 
 const VALUES: u128 = 24;
 
-/// Who waits, by its number.
+/// A waiting ask, by its number.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 struct Who(u64);
 
@@ -24,7 +24,7 @@ impl Reply for Who {
     }
 }
 
-/// A bench with those who wait at it.
+/// A bench with the asks that wait at it.
 struct Hall {
     bench: Bench,
     waiters: Waiters<Who>,
@@ -104,7 +104,7 @@ impl Hall {
         panic!("what is due at a time comes to an end");
     }
 
-    /// Who was told something, and the values that it got.
+    /// The asks that were told something, and the values that each got.
     fn told(&mut self) -> Vec<(Who, Result<Vec<u128>, Refused>)> {
         let told = self.told.drain(..);
         told.map(|told| (told.reply, told.answer.map(|all| values(&all))))
@@ -146,7 +146,7 @@ fn within(tier: u8, first: u128, last: u128) -> Prefer {
 }
 
 #[test]
-fn who_came_first_is_served_first_and_told_once() {
+fn the_first_ask_is_served_first_and_told_once() {
     let mut hall = Hall::new(&[("few", "0-1")]);
     let held: Vec<_> = (0..2).map(|_| hall.one("few", 0).unwrap()[0]).collect();
     let (anna, _) = hall.waits("few", 60);
@@ -163,7 +163,7 @@ fn who_came_first_is_served_first_and_told_once() {
 }
 
 #[test]
-fn who_cancels_as_the_last_leaves_nothing_to_be_done() {
+fn the_last_ask_leaves_nothing_to_be_done_when_cancelled() {
     let mut hall = Hall::new(&[("few", "0-1")]);
     let held: Vec<_> = (0..2).map(|_| hall.one("few", 0).unwrap()[0]).collect();
     let (anna, ticket) = hall.waits("few", 60);
@@ -176,7 +176,7 @@ fn who_cancels_as_the_last_leaves_nothing_to_be_done() {
 }
 
 #[test]
-fn what_time_frees_goes_to_who_waits() {
+fn what_time_frees_goes_to_waiting_asks() {
     let mut hall = Hall::new(&[]);
     let quarantined = RangeOptions {
         start: Start::Quarantine,
@@ -202,7 +202,7 @@ fn what_time_frees_goes_to_who_waits() {
 }
 
 #[test]
-fn a_range_that_grows_serves_who_waits_and_one_that_goes_tells_them() {
+fn a_range_that_grows_serves_waiting_asks_and_one_that_goes_tells_them() {
     let mut hall = Hall::new(&[("few", "0-0"), ("other", "8-8")]);
     hall.one("few", 0).unwrap();
     let (anna, _) = hall.waits("few", 60);
@@ -223,7 +223,7 @@ fn a_range_that_grows_serves_who_waits_and_one_that_goes_tells_them() {
 }
 
 #[test]
-fn who_wants_several_keeps_what_there_is_until_it_has_all_or_goes() {
+fn an_ask_for_several_keeps_what_there_is_until_it_has_all_or_goes() {
     let mut hall = Hall::new(&[("few", "0-3")]);
     let held: Vec<_> = (0..4).map(|_| hall.one("few", 0).unwrap()[0]).collect();
     let prefer = [hall.bench.prefer("few", 0)];
@@ -239,7 +239,7 @@ fn who_wants_several_keeps_what_there_is_until_it_has_all_or_goes() {
     assert!(hall.one("few", 0).is_err(), "nobody overtakes");
     hall.release(held[1]);
     assert_eq!(hall.told(), [(anna, Ok(vec![0, 1, 2]))]);
-    // The next who wants several gives up.
+    // The next ask for several values gives up.
     let (_, cleo) = hall.ask(&three, 60).unwrap_err().since();
     let (dora, _) = hall.waits("few", 60);
     hall.release(held[3]);
@@ -255,7 +255,7 @@ fn who_wants_several_keeps_what_there_is_until_it_has_all_or_goes() {
 }
 
 #[test]
-fn who_wants_a_certain_value_holds_up_nobody_else() {
+fn an_ask_for_a_certain_value_holds_up_no_other() {
     let mut hall = Hall::new(&[("few", "0-1")]);
     let held: Vec<_> = (0..2).map(|_| hall.one("few", 0).unwrap()[0]).collect();
     let (anna, _) = hall
@@ -270,7 +270,7 @@ fn who_wants_a_certain_value_holds_up_nobody_else() {
 }
 
 #[test]
-fn who_waits_long_enough_is_told_and_a_crowd_is_refused_with_numbers() {
+fn an_ask_past_its_wait_is_told_and_a_crowd_is_refused_with_numbers() {
     let mut hall = Hall::new(&[("few", "0-0")]);
     hall.waiters = Waiters::new(2);
     let prefer = [hall.bench.prefer("few", 0)];
@@ -302,7 +302,7 @@ fn who_waits_long_enough_is_told_and_a_crowd_is_refused_with_numbers() {
 }
 
 #[test]
-fn who_waits_with_a_key_of_its_own_gets_what_that_has_at_the_end() {
+fn an_ask_with_a_key_of_its_own_gets_what_that_has_at_the_end() {
     let mut hall = Hall::new(&[("few", "0-0"), ("more", "4-9")]);
     hall.one("few", 0).unwrap();
     let keys = [Key {
@@ -322,7 +322,7 @@ fn who_waits_with_a_key_of_its_own_gets_what_that_has_at_the_end() {
     assert_eq!(hall.told(), [(anna, Ok(vec![4]))]);
 }
 
-/// One who waits, as the model sees it.
+/// A waiting ask, as the model sees it.
 #[derive(Clone, Debug)]
 struct Asked {
     ticket: Ticket,
@@ -468,7 +468,8 @@ impl Laws {
         })
     }
 
-    /// Whoever is told something waited, is told once, and overtakes nobody.
+    /// An ask that is told something waited, is told once, and overtakes no
+    /// other.
     fn hear(&mut self) {
         for told in std::mem::take(&mut self.hall.told) {
             let who = told.reply.0;
@@ -502,7 +503,7 @@ impl Laws {
         let (who, asked) = self.waiting.iter().nth(at).unwrap();
         let (who, ticket) = (*who, asked.ticket);
         let cancelled = self.hall.cancel(ticket);
-        // Who was gone may have been noticed before.
+        // An ask that was gone may have been noticed before.
         assert!(cancelled == Some(Who(who)) || who % 10 == 9);
         self.waiting.remove(&who);
         self.answered.insert(who);
@@ -557,7 +558,7 @@ impl Laws {
         self.hear();
     }
 
-    /// Nothing is free that anybody could have.
+    /// No value is free that a waiting ask could have.
     fn check(&mut self) {
         self.hall.sweep();
         for value in 0..VALUES {
@@ -587,7 +588,7 @@ impl Laws {
 }
 
 #[test]
-fn nobody_is_overtaken_and_everybody_is_told_once_whatever_happens() {
+fn no_ask_is_overtaken_and_each_is_told_once_whatever_happens() {
     let mut served = 0;
     for seed in 0..300 {
         let mut laws = Laws::new(seed);
@@ -599,7 +600,7 @@ fn nobody_is_overtaken_and_everybody_is_told_once_whatever_happens() {
         }
         laws.hall.bench.after(10_000);
         laws.check();
-        // Those who went without a word may be let go without one.
+        // Asks that went without a word may be let go without one.
         laws.waiting.retain(|who, _| who % 10 != 9);
         assert!(laws.waiting.is_empty(), "seed {seed}: {:?}", laws.waiting);
         assert!(laws.hall.waiters.is_empty());

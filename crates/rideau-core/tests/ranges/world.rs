@@ -36,7 +36,7 @@ pub(crate) struct World {
     /// Answers that wait for the disk, with the place in the log.
     waiting: Vec<(u64, Hold)>,
     pub(crate) holds: BTreeMap<u128, Hold>,
-    /// The last fence that anybody was told of each value.
+    /// The last fence that a holder was told of each value.
     told: BTreeMap<u128, u64>,
     /// All records there ever were, by their fences.
     pub(crate) past: BTreeMap<u64, Record>,
@@ -141,7 +141,7 @@ impl World {
         self.holds.insert(hold.value, hold);
     }
 
-    /// Nobody has been told that it holds this value, or will be.
+    /// No holder has been told that it holds this value, or will be.
     pub(crate) fn gone(&mut self, value: u128) {
         self.holds.remove(&value);
         for (_, hold) in &mut self.waiting {
@@ -165,7 +165,7 @@ impl World {
         }
     }
 
-    /// A value gets a new holder: nobody else was told that it has it.
+    /// A value gets a new holder: no other was told that it has it.
     pub(crate) fn check_alone(&self, value: u128, fence: u64) {
         if let Some(other) = self.holds.get(&value) {
             assert!(other.until <= self.now, "{other:?} holds {value} still");
@@ -184,7 +184,7 @@ impl World {
         }
     }
 
-    /// The oldest batch is safe: those who wait for it are told.
+    /// The oldest batch is safe: the asks that wait for it are told.
     pub(crate) fn sync(&mut self) -> bool {
         let Some(position) = self.disk.sync() else {
             return false;
@@ -250,8 +250,8 @@ impl World {
         }
     }
 
-    /// Whoever takes values out of a range no longer waits for those who may
-    /// have them.
+    /// A change that takes values out of a range no longer waits for holders
+    /// that may have them.
     fn leave_quarantine(&mut self, change: impl FnOnce(&mut Model, Instant)) {
         let before = self.model.quarantined.clone();
         change(&mut self.model, self.now);

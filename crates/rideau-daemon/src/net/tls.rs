@@ -1,4 +1,4 @@
-//! TLS: who the server is, and which users clients are.
+//! TLS: the certificate of the server, and which users clients are.
 
 use std::fmt;
 use std::fs;

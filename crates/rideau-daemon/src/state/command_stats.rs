@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_is_timed_alone() {
+    fn a_command_that_waits_is_timed_alone() {
         let (timings, mut batch) = (CommandStats::new(&["LOCK", "TAKE"]), Batch::default());
         batch.add(0);
         batch.add(0);

@@ -411,7 +411,7 @@ mod tests {
 
     /// Two that come at once, each on a thread of its own, and two tasks that want them.
     #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-    async fn everybody_who_waits_for_an_offer_gets_one_if_there_are_enough() {
+    async fn every_take_that_waits_for_an_offer_gets_one_if_there_are_enough() {
         let pool: Arc<str> = "pool".into();
         for round in 0..5_000 {
             let offers = Arc::new(Offers::default());

@@ -233,7 +233,7 @@ mod tests {
     use crate::state::ticket::TicketKind;
 
     #[test]
-    fn who_has_no_words_for_pushes_is_not_woken() {
+    fn a_client_without_pushes_is_not_woken() {
         let outbox = PushQueue::new(1_000);
         let mut context = Context::from_waker(Waker::noop());
         let push = || Push::Down(Ticket::new(TicketKind::Match, 0), "gone");

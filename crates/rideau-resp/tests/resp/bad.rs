@@ -321,8 +321,7 @@ const SMUGGLED: &[&str] = &[
     "hOsT:\r\nPING\r\n",
 ];
 
-/// Nothing is wrong with them yet: they wait, and whoever reads them has a
-/// clock.
+/// Nothing is wrong with them yet: they wait, and their reader has a clock.
 const HALVES: &[&str] = &[
     "*",
     "*-",
@@ -349,7 +348,7 @@ fn every_bad_input_has_its_answer() {
 }
 
 #[test]
-fn who_speaks_http_is_told_so_in_http() {
+fn a_client_that_speaks_http_is_told_so_in_http() {
     let text = "this port speaks the Redis protocol; HTTP is spoken on the admin port\n";
     let answer = format!(
         "HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain\r\nContent-Length: {}\r\n\

@@ -17,8 +17,8 @@ pub(crate) fn single(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
     bytes.chunks(1)
 }
 
-/// One by one, for a minute at most: whoever looks at each byte once needs a
-/// second, and whoever looks at all old ones again far longer.
+/// One by one, for a minute at most: a reader that looks at each byte once
+/// needs a second, and one that looks at all old ones again far longer.
 pub(crate) fn single_within_a_minute(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
     let since = Instant::now();
     single(bytes).enumerate().map(move |(at, piece)| {

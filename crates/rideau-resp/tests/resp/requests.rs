@@ -137,7 +137,7 @@ fn a_request_at_each_limit_passes_and_one_above_does_not() {
 }
 
 #[test]
-fn who_sends_byte_by_byte_costs_no_more_than_the_bytes() {
+fn a_client_that_sends_byte_by_byte_costs_no_more_than_the_bytes() {
     const LEN: usize = 4 << 20;
     let limits = RequestLimits {
         frame_max: 2 * LEN,

@@ -36,8 +36,8 @@ fn connect(house: &Harness, head: &str) -> TcpStream {
     stream
 }
 
-/// Ask all the time while something slow happens: everybody is served, and the
-/// server does not grow.
+/// Ask all the time while something slow happens: every request is served, and
+/// the server does not grow.
 fn beside(house: &Harness, happens: impl FnOnce()) {
     for path in ["/source/1", "/"] {
         assert_eq!(house.get(path).status, 200);

@@ -6,8 +6,8 @@ use std::path::Path;
 use crate::given::{Given, inside};
 use crate::harness::{Harness, app_words, folder, until};
 
-/// An application that has somebody run who is known by the cgroup alone: it has
-/// another session, other parents and none of our variables.
+/// An application that starts a process which is known by the cgroup alone: it
+/// has another session, other parents and none of our variables.
 fn escaping() -> String {
     let words = app_words();
     let words = words.trim_matches(['[', ']']);
@@ -42,7 +42,7 @@ fn runs(pid: i32) -> bool {
 }
 
 #[test]
-fn whoever_a_process_started_ends_with_it_however_well_it_hid() {
+fn what_a_process_started_ends_with_it_however_well_it_hid() {
     let Some(given) = Given::new() else {
         return;
     };
@@ -58,7 +58,7 @@ fn whoever_a_process_started_ends_with_it_however_well_it_hid() {
 }
 
 #[test]
-fn nobody_outlives_a_server_that_was_killed_however_well_it_hid() {
+fn no_process_outlives_a_server_that_was_killed_however_well_it_hid() {
     let Some(given) = Given::new() else {
         return;
     };

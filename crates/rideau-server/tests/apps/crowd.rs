@@ -1,4 +1,4 @@
-//! Many clients, and connections that end when nobody looks.
+//! Many clients, and connections that end while they are not read.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -79,7 +79,7 @@ fn busy(house: &Harness) -> Duration {
 
 /// Scenario 44.
 #[test]
-fn two_thousand_idle_connections_disturb_nobody() {
+fn two_thousand_idle_connections_disturb_no_other() {
     const IDLE: usize = 2000;
     // Each of them is a file here and one in the server, which has our limit.
     let limit = getrlimit(Resource::Nofile);

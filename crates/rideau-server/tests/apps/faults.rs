@@ -1,4 +1,4 @@
-//! What applications do wrong, and what becomes of those who asked.
+//! What applications do wrong, and what becomes of the requests.
 
 use std::fs;
 use std::sync::Mutex;

@@ -260,7 +260,7 @@ impl Harness {
         kib.unwrap().parse().unwrap()
     }
 
-    /// Kill the server, and say nothing to anybody.
+    /// Kill the server, without a word to its clients.
     pub(crate) fn kill(&mut self) {
         let mut server = self.server.take().unwrap();
         server.kill().unwrap();

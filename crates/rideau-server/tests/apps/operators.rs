@@ -138,7 +138,7 @@ fn more_processes_are_started_up_to_the_limit_and_one_is_killed() {
     });
     assert_eq!(ops.say(&format!("APP.KILL {pid}")), "+OK");
     until("it is gone", || !processes_of(&folder).contains(&pid));
-    // It was young, and nobody had asked it anything; its start went well all the same.
+    // It was young, and had got no request; its start went well all the same.
     let shown = ops.ask(&["SHOW", "APPS"]);
     assert_eq!(cell(&shown, 0, "starts_failed"), "0", "{shown:?}");
     let shown = ops.ask(&["SHOW", "EVENTS"]);

@@ -1,4 +1,4 @@
-//! Places in processes for other fronts, and who may do what.
+//! Places in processes for other fronts, and which user may do what.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -24,7 +24,7 @@ fn get(peer: &mut Peer, app: &str) -> (String, String, String) {
     (parts[1].clone(), parts[2].clone(), parts[3].clone())
 }
 
-/// Ask a process itself who it is.
+/// Ask a process itself for its number.
 fn pid_at(address: &str) -> String {
     let mut stream = TcpStream::connect(address).unwrap();
     stream.set_read_timeout(Some(LONG)).unwrap();
@@ -85,7 +85,7 @@ fn an_ask_that_is_repeated_by_its_name_gets_the_same_place() {
 }
 
 #[test]
-fn a_holder_that_vanishes_gives_its_place_to_who_waits() {
+fn a_holder_that_vanishes_gives_its_place_to_a_waiting_client() {
     let folder = folder();
     let house = Harness::new(&folder, NARROW);
     let (mut first, mut second, mut ops) = (house.peer(), house.peer(), house.peer());
@@ -106,7 +106,7 @@ fn a_holder_that_vanishes_gives_its_place_to_who_waits() {
 }
 
 #[test]
-fn who_does_not_want_to_wait_is_told_no() {
+fn a_client_that_does_not_want_to_wait_is_told_no() {
     let folder = folder();
     let house = Harness::new(&folder, NARROW);
     let (mut first, mut second) = (house.peer(), house.peer());
@@ -199,7 +199,7 @@ fn users_see_and_steer_the_apps_that_are_theirs() {
 }
 
 #[test]
-fn who_may_only_look_does_nothing_to_apps() {
+fn a_user_who_may_only_look_does_nothing_to_apps() {
     let folder = folder();
     let house = with_users(&folder);
     let (mut ops, mut eyes) = (login(&house, "ops"), login(&house, "eyes"));

@@ -1,4 +1,4 @@
-//! Applications that nobody here wrote: each starts, scales, restarts and drains
+//! Applications written elsewhere: each starts, scales, restarts and drains
 //! while wrk asks, and no request fails.
 
 use std::fs;

@@ -55,7 +55,8 @@ fn a_hundred_applications_share_room_for_ten_processes() {
     let most = thread::scope(|scope| {
         let most = scope.spawn(move || {
             let mut most = 0;
-            // Whoever has the other end drops it, also when a request has failed.
+            // The thread that has the other end drops it, also when a request
+            // has failed.
             while is_over.recv_timeout(LOOK) == Err(RecvTimeoutError::Timeout) {
                 most = most.max(processes_of(seen).len());
             }
@@ -96,7 +97,7 @@ fn due(request: &Request) -> Duration {
     request.at.since(rideau_core::Instant::START) / FASTER
 }
 
-/// Ask for all that the trace has. Nobody is refused.
+/// Ask for all that the trace has. No request is refused.
 fn replay(house: &Harness, requests: &[Request]) {
     let (next, began) = (AtomicUsize::new(0), Instant::now());
     let ask = || {
@@ -115,7 +116,7 @@ fn replay(house: &Harness, requests: &[Request]) {
     });
 }
 
-/// What happens in the simulation, and whom it happens to.
+/// What happens in the simulation, and to what.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Happens {
     /// A client asks for this app.

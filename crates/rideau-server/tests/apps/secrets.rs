@@ -1,5 +1,5 @@
-//! What programs say and are told is shown to those who may read logs, and secrets of
-//! the environment to nobody.
+//! What programs say and are told is shown to users who may read logs, and
+//! secrets of the environment are not shown at all.
 
 use std::path::Path;
 
@@ -98,7 +98,7 @@ fn all(house: &Harness, name: &str, basic: &str) -> Vec<(String, String)> {
 }
 
 #[test]
-fn what_programs_say_is_for_who_may_read_logs_and_secrets_are_for_nobody() {
+fn output_is_for_users_who_may_read_logs_and_secrets_are_never_shown() {
     let folder = folder();
     let house = house(&folder);
     let mut keeper = login(&house, "keeper");
@@ -139,7 +139,8 @@ fn what_programs_say_is_for_who_may_read_logs_and_secrets_are_for_nobody() {
         let (_, text) = whole.iter().find(|(place, _)| place == wanted).unwrap();
         assert!(text.contains("${SECRET_WORD}"), "{wanted}: {text}");
     }
-    // Whoever checks a config does not read the environment by what is wrong with it.
+    // A user who checks a config does not read the environment by what is wrong
+    // with it.
     let mut ops = login(&house, "ops");
     for text in [
         "[log]\nlevel = \"${SECRET_WORD}\"\n",

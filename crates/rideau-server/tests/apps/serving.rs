@@ -51,7 +51,7 @@ fn applications_are_found_by_host_and_path() {
     house.end();
 }
 
-/// Scenario 4, with real processes: one start serves everybody.
+/// Scenario 4, with real processes: one start serves all requests.
 #[test]
 fn a_burst_on_a_cold_application_starts_one_process() {
     let folder = folder();
@@ -157,7 +157,8 @@ fn a_process_is_replaced_after_its_requests() {
     house.end();
 }
 
-/// Scenario 28 and 27: whoever ignores the signal, and whoever it left behind.
+/// Scenario 28 and 27: a process that ignores the signal, and one that it left
+/// behind.
 #[test]
 fn the_whole_tree_goes_even_if_it_ignores_the_signal() {
     let folder = folder();
@@ -173,7 +174,7 @@ fn the_whole_tree_goes_even_if_it_ignores_the_signal() {
 
 /// Scenario 16.
 #[test]
-fn a_process_that_was_killed_is_replaced_before_anybody_asks() {
+fn a_process_that_was_killed_is_replaced_before_a_request_comes() {
     let folder = folder();
     let house = Harness::new(
         &folder,

@@ -10,11 +10,11 @@ use rideau_testing::{command, skipped};
 use crate::harness::{Harness, folder, until};
 use crate::tiny;
 
-/// Another user than those of other tests, for whom everything counts together.
+/// Another user than those of other tests, because limits count per user.
 const USER: u32 = 54_321;
 
-/// Give a server that runs another limit; what it may have at most is left. Who
-/// does so is whom the server runs as.
+/// Give a server that runs another limit; what it may have at most is left. The
+/// command runs as the user that the server runs as.
 fn limit(house: &Harness, user: &str, what: &str, most: &str) {
     let limit = format!("{user} prlimit --pid {} --{what}={most}:", house.pid());
     let done = command("sh").args(["-c", &limit]).status();
@@ -103,8 +103,8 @@ fn files(house: &Harness, more: usize) -> usize {
     free.take(more + 1).last().unwrap()
 }
 
-/// Scenario 40: no more processes, and then as many as one wants. Whose they are
-/// counts, and nobody is counted as root.
+/// Scenario 40: no more processes, and then as many as one wants. They are
+/// counted per user, and those of root are not counted.
 #[test]
 fn a_start_without_processes_fails_and_others_are_served() {
     tiny::serve_if_asked();

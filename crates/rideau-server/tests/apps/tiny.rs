@@ -25,7 +25,7 @@ pub(crate) fn serve_if_asked() {
     }
     let port = env::var("PORT").unwrap().parse().unwrap();
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port));
-    // Somebody else may have come first: then there is another port to try.
+    // Another process may have come first: then there is another port to try.
     let listener = listener.unwrap_or_else(|error| {
         eprintln!("{error}");
         std::process::exit(1)

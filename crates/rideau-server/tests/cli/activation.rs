@@ -61,14 +61,15 @@ fn clients_wait_while_the_server_starts_again() {
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         stream
     };
-    // Nobody serves yet.
+    // No server runs yet.
     let mut early = connect();
     let (server, line) = start(socket.try_clone().unwrap(), &address, "");
     assert_eq!(line, format!("rideau serves at {address}"));
     assert_eq!(ask(&mut early, "PING"), "+PONG");
     assert_eq!(ask(&mut early, "LOCK k"), "*5");
     signal(server.id(), Signal::TERM);
-    // While a holder has its time, who comes is not turned away by the server that ends.
+    // While a holder has its time, the server that ends does not turn new
+    // clients away.
     let mut quiet = BufReader::new(early);
     let mut told = String::new();
     while !told.contains("READONLY") {

@@ -40,7 +40,7 @@ fn the_code_of_the_command_is_ours() {
 }
 
 #[test]
-fn who_is_refused_does_not_run_and_ends_with_three() {
+fn a_refused_command_does_not_run_and_ends_with_three() {
     let served = Served::start();
     let probe = env!("CARGO_BIN_EXE_rideau");
     let inner = |words: &str| format!("{probe} {words} -- echo ran; echo $?");
@@ -220,7 +220,7 @@ fn a_session_that_holds_nothing_does_not_stay() {
 }
 
 #[test]
-fn who_asks_and_who_offers_get_each_other() {
+fn an_ask_and_an_offer_get_each_other() {
     let served = Served::start();
     let mut offer = served.rideau();
     offer.args(["offer", "default", "--wait", "20s", "--value", "worker"]);

@@ -48,7 +48,7 @@ fn a_value_is_renewed_for_as_long_as_its_command_runs() {
 }
 
 #[test]
-fn who_gets_none_does_not_run_and_ends_with_three() {
+fn a_command_that_gets_no_value_does_not_run_and_ends_with_three() {
     let served = Served::start();
     let probe = env!("CARGO_BIN_EXE_rideau");
     let inner = format!("{probe} lease number -- echo ran; echo $?");

@@ -69,14 +69,14 @@ fn what_is_not_there_is_an_error_that_says_what_is() {
     let nobody = served.run(&["holders", "nope"]);
     assert_eq!(nobody.status.code(), Some(1));
     assert!(text(&nobody.stderr).contains("nothing is called \"nope\""));
-    // A pool may be held by nobody just now.
+    // A pool may not be held just now.
     let free = served.run(&["holders", "licences"]);
     assert!(free.status.success());
     assert!(text(&free.stderr).contains("\"licences\" is neither held"));
 }
 
 #[test]
-fn values_of_a_list_are_free_before_anybody_had_them() {
+fn values_of_a_list_are_free_before_they_were_ever_held() {
     let served = Served::start();
     let pool = || json(&served, &["status", "pools", "licences"])[0].clone();
     assert_eq!(pool()["idle"], 1, "{}", pool());
@@ -121,7 +121,7 @@ fn dates_and_sizes_are_shown_with_what_they_are() {
 }
 
 #[test]
-fn the_versions_of_the_config_are_listed_for_who_goes_back() {
+fn the_versions_of_the_config_are_listed_for_a_rollback() {
     let served = Served::start();
     let set = served.run(&["set", "pool.licences.leak_after", "1h"]);
     assert!(set.status.success(), "{}", text(&set.stderr));

@@ -189,7 +189,7 @@ fn an_address_that_is_taken_is_named_by_the_option_of_run() {
 }
 
 #[test]
-fn who_waits_for_an_application_is_told_what_for() {
+fn a_user_who_waits_for_an_application_is_told_what_for() {
     let folder = Folder::new("silent");
     let mut run = rideau();
     run.current_dir(&folder.0);
@@ -219,7 +219,7 @@ fn a_config_file_needs_no_option_to_be_named_by() {
 }
 
 #[test]
-fn the_log_says_whose_alarm_it_is_and_nothing_of_a_broker_that_nobody_uses() {
+fn the_log_says_whose_alarm_it_is_and_nothing_of_an_unused_broker() {
     let folder = Folder::new("alarm");
     let (file, log) = (folder.0.join("rideau.toml"), folder.0.join("log"));
     let socket = folder.0.join("sock");

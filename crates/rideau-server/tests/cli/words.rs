@@ -71,7 +71,7 @@ fn misuse_ends_with_two() {
 }
 
 #[test]
-fn help_shows_how_to_reach_a_server_to_who_needs_one() {
+fn help_shows_how_to_reach_a_server_where_one_is_needed() {
     let help = |words: &[&str]| {
         let mut help = rideau();
         // It may have a password in it.

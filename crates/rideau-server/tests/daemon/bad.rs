@@ -1,5 +1,5 @@
-//! What clients get wrong, by mistake or on purpose: each is told so, and nobody
-//! else notices.
+//! What clients get wrong, by mistake or on purpose: each is told so, and no
+//! other client notices.
 
 use crate::server::{Server, until};
 use crate::wire::{Value, Wire, request};
@@ -158,7 +158,7 @@ fn garbage_does_no_harm() {
 }
 
 #[test]
-fn half_a_frame_keeps_nobody_waiting() {
+fn half_a_frame_keeps_no_other_client_waiting() {
     let server = Server::with(SMALL);
     let mut half = server.connect();
     half.write(b"*2\r\n$4\r\nECHO\r\n$5\r\nhe");
@@ -214,7 +214,7 @@ fn a_pipeline_behind_a_wait_has_a_limit() {
 }
 
 #[test]
-fn who_never_reads_is_not_read_from() {
+fn a_client_that_never_reads_is_not_read_from() {
     let server = Server::with(SMALL);
     let before = server.memory();
     let mut deaf = server.connect();
@@ -233,7 +233,7 @@ fn who_never_reads_is_not_read_from() {
 }
 
 #[test]
-fn who_never_reads_is_cut_in_the_end() {
+fn a_client_that_never_reads_is_cut_in_the_end() {
     // It takes the half minute that a slow client is given.
     let server = Server::with(SMALL);
     let mut deaf = server.connect();
@@ -279,7 +279,7 @@ fn there_are_as_many_connections_as_the_config_allows() {
 }
 
 #[test]
-fn nobody_holds_or_waits_for_more_than_the_config_allows() {
+fn no_client_holds_or_waits_for_more_than_the_config_allows() {
     let server = Server::with(SMALL);
     let mut wire = server.connect();
     for number in 0..3 {
@@ -469,7 +469,7 @@ fn login(server: &Server, user: &str) -> Wire {
 }
 
 #[test]
-fn who_has_not_said_who_it_is_may_do_nothing() {
+fn a_client_that_has_not_logged_in_may_do_nothing() {
     let server = Server::with(USERS);
     let mut wire = server.connect();
     for line in ["LOCK anna/1", "TAKE one", "HELD", "SESSION OPEN", "LOCK.LS"] {

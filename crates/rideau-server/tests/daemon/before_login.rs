@@ -222,7 +222,7 @@ fn health_checks_are_answered_when_all_connections_are_taken() {
         wire.ask("LOCK a").is_error(full);
         assert!(wire.is_closed());
     }
-    // Those who come to stay do not take that room from others for long.
+    // Clients that come to stay do not take that room from others for long.
     let mut idle: Vec<Wire> = (0..40).map(|_| server.connect()).collect();
     until("there is room for a ping again", || {
         let mut wire = server.connect();
@@ -248,7 +248,7 @@ fn a_changed_password_counts_at_once() {
     for _ in 0..2 {
         assert!(http(&server, "/api/v1/state", basic).starts_with("HTTP/1.1 200"));
     }
-    // The file says something else now, and nobody has read the config again.
+    // The file says something else now, and the config has not been read again.
     let secret = server.file().with_file_name("secret");
     fs::write(&secret, "close sesame").unwrap();
     assert!(http(&server, "/api/v1/state", basic).starts_with("HTTP/1.1 401"));

@@ -6,7 +6,7 @@ use crate::server::{Server, until};
 use crate::wire::Wire;
 
 #[test]
-fn who_goes_away_while_it_waits_gives_its_place_up() {
+fn a_client_that_goes_away_while_it_waits_gives_its_place_up() {
     let server = Server::start();
     for (take, waiting) in [("TAKE one", "POOL.STAT one"), ("LOCK key", "LOCK.STAT key")] {
         for end in [drop, Wire::reset] {
@@ -30,7 +30,7 @@ fn who_goes_away_while_it_waits_gives_its_place_up() {
 }
 
 #[test]
-fn who_goes_away_with_more_behind_its_wait_gives_its_place_up_too() {
+fn a_client_that_goes_away_with_more_behind_its_wait_gives_its_place_up_too() {
     let server = Server::start();
     let mut holder = server.connect();
     holder.ask("TAKE one").ticket();
@@ -68,7 +68,7 @@ fn commands_behind_one_that_waits_answer_in_order() {
 }
 
 #[test]
-fn who_waits_and_can_be_told_is_told_each_second() {
+fn a_waiting_client_that_can_be_told_is_told_each_second() {
     let server = Server::start();
     let mut holder = server.connect();
     let held = holder.ask("TAKE one").ticket();
@@ -88,7 +88,7 @@ fn who_waits_and_can_be_told_is_told_each_second() {
 }
 
 #[test]
-fn who_cannot_be_told_hears_nothing_but_the_answer() {
+fn a_waiting_client_that_cannot_be_told_hears_only_the_answer() {
     let server = Server::start();
     let (mut holder, mut wire) = (server.connect(), server.connect());
     holder.ask("TAKE one").ticket();
@@ -111,7 +111,7 @@ fn a_wait_of_zero_answers_at_once() {
 }
 
 #[test]
-fn who_does_not_say_how_long_waits_two_seconds() {
+fn a_client_that_does_not_say_how_long_waits_two_seconds() {
     let server = Server::start();
     let (mut holder, mut wire) = (server.connect(), server.connect());
     holder.ask("TAKE one").ticket();
@@ -124,7 +124,7 @@ fn who_does_not_say_how_long_waits_two_seconds() {
 }
 
 #[test]
-fn nobody_waits_longer_than_the_config_allows() {
+fn no_client_waits_longer_than_the_config_allows() {
     let server = Server::start();
     let mut wire = server.connect();
     let no = wire.ask("TAKE one WAIT 30001");

@@ -190,7 +190,8 @@ fn another_account_of_the_machine_gets_nothing() {
         .arg(socket.with_extension("token"))
         .output();
     assert!(!read.unwrap().status.success());
-    // Who has opened the socket to others has not given them the server.
+    // An operator who has opened the socket to others has not given them the
+    // server.
     // It has a second name, for the folder is that of all servers.
     let opened = PathBuf::from(format!("/run/rideau-control-{}", std::process::id()));
     fs::create_dir_all(&opened).unwrap();

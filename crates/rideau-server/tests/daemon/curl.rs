@@ -1,4 +1,4 @@
-//! curl, the client that everybody has: asks in a session, looks, changes.
+//! curl, the most common client: asks in a session, looks, changes.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
@@ -342,7 +342,7 @@ impl Events {
             .arg(server.url() + path);
         let mut curl = command.stdout(Stdio::piped()).start();
         let lines = BufReader::new(curl.stdout.take().unwrap());
-        // Whoever is let in counts as one who watches.
+        // A client that is let in counts as a watcher.
         until("curl watches", || {
             let limits = crate::curl::curl(server, &["/api/v1/limits"]).json();
             let limits = limits["limits"].as_array().unwrap().clone();

@@ -53,7 +53,7 @@ fn session(server: &Server) -> String {
 
 #[test]
 fn waiters_are_told_at_once_that_it_is_closed_and_nothing_new_is_granted() {
-    // Longer than anybody has patience: only what is told can end this test.
+    // Longer than any test runs: only what is told can end this test.
     let mut server = server("1h");
     let mut holder = server.connect();
     let held: Vec<_> = ["LOCK key", "TAKE one", "REG.ASK few"]
@@ -122,7 +122,7 @@ fn waiters_are_told_at_once_that_it_is_closed_and_nothing_new_is_granted() {
         .read()
         .is_error("READONLY the server is stopping");
 
-    // Holders are left alone, and what they give back goes to nobody.
+    // Holders are left alone, and what they give back is not granted again.
     assert_eq!(holder.ask("HELD").parts().len(), 3);
     for ticket in held {
         assert!(!server.has_ended());
@@ -133,7 +133,7 @@ fn waiters_are_told_at_once_that_it_is_closed_and_nothing_new_is_granted() {
 }
 
 #[test]
-fn the_server_ends_whoever_holds_what_when_their_time_is_over() {
+fn the_server_ends_whatever_is_held_when_the_time_of_holders_is_over() {
     let mut server = server("200ms");
     let mut holder = server.connect();
     for take in ["LOCK key", "TAKE one", "REG.ASK few"] {

@@ -1,4 +1,5 @@
-//! Open files: how many there may be, and who is told when there are no more.
+//! Open files: how many there may be, and which clients are told when there are
+//! no more.
 
 use std::fs;
 use std::net::TcpStream;
@@ -102,7 +103,7 @@ fn a_thousand_may_come_at_once_to_every_listener() {
         .find(|line| line.contains("controlled at unix:"));
     let control = control.unwrap().split("unix:").nth(1).unwrap();
     let control = control.split(',').next().unwrap();
-    // It lets nobody in, so the system keeps them.
+    // It lets no client in, so the system keeps them.
     signal(server.pid(), Signal::STOP);
     for place in [server.address().to_string(), server.url(), front] {
         let place = place.replace("http://", "");

@@ -1,4 +1,5 @@
-//! Who holds what, and how it comes back: by a word, by a goodbye, by a death.
+//! What clients hold, and how it comes back: by a word, by a goodbye, by a
+//! death.
 
 use crate::server::{CONFIG, Server, until};
 use crate::transcript::Cli;
@@ -13,7 +14,7 @@ max = 1
 queue = { kind = "never" }
 "#;
 
-/// What the pool lends after somebody took its first member and ended so.
+/// What the pool lends after a client took its first member and ended so.
 fn lent_after(server: &Server, end: impl FnOnce(Wire)) -> String {
     let mut holder = server.connect();
     assert_eq!(holder.ask("TAKE spare").at(2).text(), "first");
@@ -30,14 +31,14 @@ fn quit(mut wire: Wire) {
 }
 
 #[test]
-fn who_quits_leaves_its_member_to_the_next() {
+fn a_client_that_quits_leaves_its_member_to_the_next() {
     assert_eq!(lent_after(&Server::with(SPARE), quit), "first");
     let reset = |mut wire: Wire| assert_eq!(wire.ask("RESET").text(), "RESET");
     assert_eq!(lent_after(&Server::with(SPARE), reset), "first");
 }
 
 #[test]
-fn who_vanishes_has_its_member_replaced() {
+fn a_client_that_vanishes_has_its_member_replaced() {
     assert_eq!(lent_after(&Server::with(SPARE), drop), "second");
     assert_eq!(lent_after(&Server::with(SPARE), Wire::reset), "second");
     let half = |wire: Wire| {
@@ -147,7 +148,7 @@ fn a_ticket_works_from_another_connection_and_is_counted_as_foreign() {
 }
 
 #[test]
-fn what_a_dead_process_held_goes_to_who_waits() {
+fn what_a_dead_process_held_goes_to_a_waiting_client() {
     let server = Server::start();
     for (take, more) in [
         ("TAKE one", "WAIT"),

@@ -205,7 +205,7 @@ fn after_a_thousand_kills_nothing_is_held_twice_and_nothing_is_lost() {
     all_can_be_taken(&server);
 }
 
-/// Nobody holds anything, and nobody waits.
+/// Nothing is held, and no client waits.
 fn all_is_idle(server: &Server) {
     server.until_alone();
     let mut observer = server.connect();
@@ -247,7 +247,7 @@ fn all_can_be_taken(server: &Server) {
 }
 
 #[test]
-fn parties_that_are_killed_leave_nobody_waiting_for_them() {
+fn parties_that_are_killed_leave_no_other_waiting_for_them() {
     let server = Server::with(CONFIG);
     let mut chance = Chance(1);
     for _ in 0..100 {

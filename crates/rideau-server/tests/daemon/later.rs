@@ -55,7 +55,7 @@ fn an_answer_that_came_before_await_is_kept() {
 }
 
 #[test]
-fn a_later_answer_is_pushed_to_who_understands_pushes() {
+fn a_later_answer_is_pushed_to_clients_that_understand_pushes() {
     let server = Server::start();
     for ask in ASKS {
         let (mut holder, mut next) = (server.connect3(), server.connect3());
@@ -79,7 +79,7 @@ fn a_later_answer_is_pushed_to_who_understands_pushes() {
 }
 
 #[test]
-fn who_is_pushed_an_answer_may_also_await_it() {
+fn a_client_that_is_pushed_an_answer_may_also_await_it() {
     let server = Server::start();
     for ask in ASKS {
         let (mut holder, mut next) = (server.connect3(), server.connect3());
@@ -172,7 +172,7 @@ fn an_ask_that_is_answered_at_once_can_be_awaited_too() {
             let ticket = told.ticket();
             assert_eq!(wire.ask(&format!("AWAIT {ticket}")), told, "{ask}");
             release(&mut wire, &ticket);
-            // Who did not say ASYNC has the answer.
+            // An ask without ASYNC has the answer.
             let ticket = wire.ask(ask).ticket();
             let no = wire.ask(&format!("AWAIT {ticket}"));
             assert!(
@@ -257,7 +257,7 @@ fn a_cancelled_ask_is_out_of_the_line() {
 }
 
 #[test]
-fn who_cancels_ends_the_await_of_another_connection() {
+fn a_cancel_ends_the_await_of_another_connection() {
     let server = Server::start();
     let (mut one, mut two) = (server.connect(), server.connect());
     let held = one.ask("TAKE one").ticket();
@@ -271,7 +271,7 @@ fn who_cancels_ends_the_await_of_another_connection() {
 }
 
 #[test]
-fn who_goes_takes_its_later_asks_along() {
+fn a_client_that_goes_takes_its_later_asks_along() {
     let server = Server::start();
     let mut holder = server.connect();
     let held = holder.ask("TAKE one").ticket();
@@ -311,7 +311,7 @@ fn the_same_name_is_answered_with_the_same_grant() {
 }
 
 #[test]
-fn a_name_belongs_to_who_gave_it() {
+fn a_name_belongs_to_the_connection_that_gave_it() {
     let server = Server::start();
     let (mut one, mut two) = (server.connect(), server.connect());
     let first = one.ask("TAKE two ID name").ticket();

@@ -73,7 +73,7 @@ fn the_end_of_a_match_is_awaited_on_both_protocols() {
 }
 
 #[test]
-fn who_dies_is_down() {
+fn a_party_that_dies_is_down() {
     let server = Server::start();
     for end in [drop, Wire::reset] {
         let [(ask, _), (mut offer, offered)] =
@@ -116,7 +116,7 @@ fn a_party_that_died_before_it_was_told_is_down_too() {
 }
 
 #[test]
-fn who_goes_away_while_it_waits_meets_nobody() {
+fn a_client_that_goes_away_while_it_waits_meets_no_offer() {
     let server = Server::start();
     for end in [drop, Wire::reset] {
         let mut gone = server.connect();
@@ -169,7 +169,7 @@ fn a_match_is_told_again_until_its_end_is_told() {
         for verb in ["AWAIT", "AWAIT.END"] {
             ask.ask(&format!("{verb} {asked}")).is_error("STALE");
         }
-        // Who was answered at once has the answer.
+        // A client that was answered at once has the answer.
         ask.ask("ASK desk ASYNC WAIT 20000").ticket();
         let offered = offer.ask("OFFER desk").ticket();
         let no = offer.ask(&format!("AWAIT {offered}")).to_string();
@@ -180,7 +180,8 @@ fn a_match_is_told_again_until_its_end_is_told() {
     }
 }
 
-/// Whom a cancelled offer would have met is told of somebody else, or of nobody.
+/// An ask that would have met a cancelled offer is told of another offer, or of
+/// none.
 #[test]
 fn a_cancelled_offer_is_never_matched() {
     const OFFERERS: usize = 3;

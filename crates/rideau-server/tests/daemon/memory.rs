@@ -175,7 +175,7 @@ fn come(
     clients
 }
 
-/// Wait until nobody but who asks is connected.
+/// Wait until only the observer is connected.
 fn alone(observer: &mut Wire) {
     let is_alone = || number(observer, "connected_clients:") == 1;
     until("everybody else is gone", is_alone);

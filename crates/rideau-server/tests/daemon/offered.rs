@@ -27,7 +27,7 @@ fn what_one_brings_another_takes() {
 }
 
 #[test]
-fn several_who_wait_get_one_each() {
+fn several_waiting_clients_get_one_each() {
     let server = Server::start();
     let mut takers: Vec<Wire> = (0..8).map(|_| server.connect()).collect();
     takers
@@ -78,7 +78,7 @@ fn a_withdrawn_member_is_not_lent_again() {
 }
 
 #[test]
-fn who_holds_a_member_whose_owner_is_gone_is_told() {
+fn the_holder_of_a_member_whose_owner_is_gone_is_told() {
     let server = Server::start();
     let (mut bringer, mut taker) = (server.connect(), server.connect());
     offer(&mut bringer, "gpu-1");
@@ -97,7 +97,7 @@ fn who_holds_a_member_whose_owner_is_gone_is_told() {
 }
 
 #[test]
-fn a_member_survives_the_crash_of_who_used_it() {
+fn a_member_survives_the_crash_of_its_holder() {
     let server = Server::start();
     let mut bringer = server.connect();
     offer(&mut bringer, "gpu-1");
@@ -123,7 +123,7 @@ fn a_pool_with_a_list_takes_no_offers() {
 }
 
 #[test]
-fn a_pool_that_nobody_brings_anything_starts_nothing_and_stops_in_silence() {
+fn a_pool_without_offers_starts_nothing_and_stops_in_silence() {
     let server = Server::with("[pool.desk]\nmember = \"offered\"\nmax = 8\n");
     let mut wire = server.connect();
     let stat = wire.ask("POOL.STAT desk");

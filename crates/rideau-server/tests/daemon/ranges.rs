@@ -53,7 +53,7 @@ fn parts(value: Value) -> Vec<String> {
 type Held = HashMap<String, String>;
 
 /// Reserve and release until the server is gone, and note what it has said yes
-/// to. What was asked and not answered is nobody's.
+/// to. What was asked and not answered counts for no client.
 fn work(server: &Server, held: &Mutex<Held>, stop: &AtomicBool) {
     let mut wire = server.connect();
     let mut own: Vec<(String, String)> = Vec::new();
@@ -262,7 +262,7 @@ fn a_missing_key_of_tickets_is_said_and_a_damaged_one_stops_the_start() {
     let said = server.stop();
     assert!(!said.contains("tickets.key"), "{said}");
 
-    // Gone: those who have tickets are to be told.
+    // Gone: clients that have tickets are to be told.
     let kept = fs::read(&key).unwrap();
     fs::remove_file(&key).unwrap();
     let server = Server::with(&store.config());
@@ -276,7 +276,7 @@ fn a_missing_key_of_tickets_is_said_and_a_damaged_one_stops_the_start() {
     let told = "tickets.key was missing, and a new key was made: tickets of the 1 values";
     assert!(said.contains(told), "{said}");
 
-    // Damaged in any way: nobody is to be told by wrong answers.
+    // Damaged in any way: no client is to learn of it by wrong answers.
     let good = fs::read(&key).unwrap();
     let mut flipped = good.clone();
     flipped[7] ^= 1;

@@ -1,13 +1,13 @@
-//! Watches who believes to hold what, and knows nothing of the server.
+//! Watches which clients believe to hold what, and knows nothing of the server.
 //!
-//! Whoever is told `go` registers here, and is struck off before it releases or
-//! is killed. So nothing can be held by two here unless the server has lent it
-//! twice.
+//! A client that is told `go` registers here, and is struck off before it
+//! releases or is killed. So nothing can be held by two here unless the server
+//! has lent it twice.
 
 use std::collections::HashMap;
 use std::sync::Mutex;
 
-/// Who believes to hold what.
+/// What clients believe to hold.
 #[derive(Default)]
 pub(crate) struct Referee(Mutex<Book>);
 
@@ -21,7 +21,7 @@ struct Book {
 }
 
 impl Referee {
-    /// Somebody was granted a thing of which so many can be held.
+    /// A client was granted a thing of which so many can be held.
     pub(crate) fn hold(&self, thing: &str, most: usize) {
         let mut book = self.0.lock().unwrap();
         book.grants += 1;
@@ -30,19 +30,19 @@ impl Referee {
         assert!(*held <= most, "{thing} is held by {held}, and {most} may");
     }
 
-    /// Somebody is about to give it back, or to die.
+    /// A client is about to give it back, or to die.
     pub(crate) fn strike(&self, thing: &str) {
         let mut book = self.0.lock().unwrap();
         *book.held.get_mut(thing).expect("it was held") -= 1;
     }
 
-    /// The highest fence that anybody was told, to be asked before one asks.
+    /// The highest fence that a client was told, to be read before an ask.
     pub(crate) fn fence(&self, key: &str) -> i64 {
         let book = self.0.lock().unwrap();
         book.fences.get(key).copied().unwrap_or_default()
     }
 
-    /// Somebody was told a fence, after it knew of the one before.
+    /// A client was told a fence, after it knew of the one before.
     pub(crate) fn fenced(&self, key: &str, before: i64, fence: i64) {
         assert!(fence > before, "{key}: fence {fence} after {before}");
         let mut book = self.0.lock().unwrap();
@@ -55,7 +55,7 @@ impl Referee {
         self.0.lock().unwrap().grants
     }
 
-    /// Nobody holds anything.
+    /// Nothing is held.
     pub(crate) fn is_idle(&self) -> bool {
         self.0.lock().unwrap().held.values().all(|held| *held == 0)
     }

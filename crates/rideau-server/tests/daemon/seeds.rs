@@ -137,9 +137,9 @@ fn canal_lock_takes_the_units_of_the_dead_back() {
 }
 
 /// A pool of two values lends one at a time. The first is lent again as long as
-/// nobody who holds it crashes or calls it broken.
+/// none of its holders crashes or calls it broken.
 #[test]
-fn pooler_replaces_the_member_of_who_crashed() {
+fn pooler_replaces_the_member_of_a_holder_that_crashed() {
     let pool = r#"
         [pool.db]
         member = { list = ["first", "second"] }
@@ -191,7 +191,7 @@ fn pooler_replaces_the_member_of_who_crashed() {
 }
 
 #[test]
-fn sbroker_matches_who_asks_with_who_offers() {
+fn sbroker_matches_asks_with_offers() {
     check(
         &Server::start(),
         r#"
@@ -309,7 +309,7 @@ fn sbroker_cancels_and_answers_later() {
 }
 
 #[test]
-fn sbroker_drops_who_waits_too_long() {
+fn sbroker_drops_asks_that_wait_too_long() {
     let broker = r#"
         [broker.short]
         asks = { kind = "timeout", timeout = "30ms" }
@@ -389,8 +389,9 @@ fn sregulator_continues_and_stops() {
     );
 }
 
-/// What redis-cli itself does with `quit` is to go without a word, and who goes
-/// without a word has crashed. Typed as a word of the command line it is sent.
+/// What redis-cli itself does with `quit` is to go without a word, and a client
+/// that goes without a word has crashed. Typed as a word of the command line it
+/// is sent.
 #[test]
 fn quit_of_redis_cli_is_sent_only_from_the_command_line() {
     let server = Server::with(CONFIG);

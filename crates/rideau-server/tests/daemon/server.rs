@@ -93,12 +93,13 @@ impl Server {
 
     /// The same, and no file of it gets larger than so many KiB.
     pub(crate) fn with_file_limit(config: &str, kibibytes: u32) -> Self {
-        // Whoever ignores the signal gets an error instead.
+        // A process that ignores the signal gets an error instead.
         let limit = format!("trap '' XFSZ; ulimit -f {kibibytes};");
         Self::at(config, None, &(limit + ALL_FILES))
     }
 
-    /// The same, and `{folder}/small` is a disk of so many MiB that nobody else sees.
+    /// The same, and `{folder}/small` is a disk of so many MiB that no other
+    /// process sees.
     pub(crate) fn with_small_disk(config: &str, mebibytes: u32) -> Self {
         let mount = format!("mount -t tmpfs -o size={mebibytes}m none {{folder}}/small;");
         Self::at(config, Some(free_port()), &mount)
@@ -286,7 +287,7 @@ impl Server {
         });
     }
 
-    /// Wait until nobody but who asks is connected.
+    /// Wait until only the observer is connected.
     pub(crate) fn until_alone(&self) {
         let mut observer = self.connect();
         until("everybody else is gone", || {
@@ -353,8 +354,8 @@ pub(crate) fn until(what: &str, mut done: impl FnMut() -> bool) {
     }
 }
 
-/// A port that nobody listened on a moment ago, and none of those that the
-/// system gives to whoever connects.
+/// A port that no process listened on a moment ago, and none of those that the
+/// system gives to connecting clients.
 pub(crate) fn free_port() -> u16 {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     loop {

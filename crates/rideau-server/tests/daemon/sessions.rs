@@ -39,7 +39,7 @@ fn a_session_that_is_not_renewed_expires_and_gives_all_back() {
 }
 
 #[test]
-fn who_stays_in_a_session_that_expired_is_told_so() {
+fn a_client_that_stays_in_a_session_that_expired_is_told_so() {
     let server = Server::start();
     let mut holder = server.connect();
     open(&mut holder, "TTL 20");
@@ -167,7 +167,7 @@ fn close_is_a_goodbye_and_close_fail_a_crash() {
 }
 
 #[test]
-fn who_comes_back_to_a_session_gets_the_same_grant_for_the_same_name() {
+fn a_client_back_in_its_session_gets_the_same_grant_for_the_same_name() {
     let server = Server::start();
     let mut holder = server.connect();
     let id = open(&mut holder, "GRACE 3600000");

@@ -27,7 +27,7 @@ use crate::wire::Wire;
 /// Behind every command, so that the end of what it prints is seen.
 const END: &str = "that-was-all";
 
-/// A redis-cli that somebody types into.
+/// A redis-cli that gets its commands on its input.
 pub(crate) struct Cli {
     child: Running,
     input: ChildStdin,

@@ -46,7 +46,7 @@ fn http(path: &str, exact_200: bool) -> Ready {
 }
 
 #[tokio::test]
-async fn who_answers_is_ready() {
+async fn a_process_that_answers_is_ready() {
     let yard = Harness::new();
     for listen in [Listen::Socket, Listen::Port] {
         let program = server(listen.clone(), http("/up", false), &["500", "503", "404"]);
@@ -73,7 +73,7 @@ async fn who_answers_is_ready() {
 }
 
 #[tokio::test]
-async fn who_listens_is_ready_and_is_not_disturbed() {
+async fn a_process_that_listens_is_ready_and_is_not_disturbed() {
     let yard = Harness::new();
     for listen in [Listen::Socket, Listen::Port] {
         for ready in [Ready::Auto, Ready::Connect] {
@@ -89,7 +89,7 @@ async fn who_listens_is_ready_and_is_not_disturbed() {
 }
 
 #[tokio::test]
-async fn who_sends_notes_is_ready_when_it_says_so() {
+async fn a_process_that_sends_notes_is_ready_when_it_says_so() {
     let yard = Harness::new();
     let script = "
 import os, socket, time
@@ -125,7 +125,7 @@ time.sleep(1000)
 }
 
 #[tokio::test]
-async fn a_fixed_address_is_where_the_child_is_and_nobody_else() {
+async fn a_fixed_address_is_where_the_child_is_and_no_other_process() {
     let yard = Harness::new();
     let somebody = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = somebody.local_addr().unwrap();
@@ -150,7 +150,7 @@ async fn a_fixed_address_is_where_the_child_is_and_nobody_else() {
 }
 
 #[tokio::test]
-async fn who_never_listens_is_reported_with_what_it_could_do() {
+async fn a_process_that_never_listens_is_reported_with_what_it_could_do() {
     let yard = Harness::new();
     let mut never = program(&["sleep", "1000"], Ready::Auto);
     never.listen = Listen::Port;
@@ -179,9 +179,10 @@ async fn who_never_listens_is_reported_with_what_it_could_do() {
 }
 
 #[tokio::test]
-async fn who_listens_elsewhere_is_told_where() {
+async fn a_process_that_listens_elsewhere_is_told_where() {
     let yard = Harness::new();
-    // A child of the child, so that all who belong to it are looked at.
+    // A child of the child, so that all processes that belong to it are looked
+    // at.
     let script = "
 import os, socket, time
 if os.fork(): time.sleep(1000)
@@ -214,7 +215,7 @@ time.sleep(1000)
 }
 
 #[tokio::test]
-async fn who_answers_badly_is_reported_with_its_answer() {
+async fn a_process_that_answers_badly_is_reported_with_its_answer() {
     let yard = Harness::new();
     let mut bad = server(Listen::Port, http("/up", true), &["404"]);
     bad.start_timeout = SOON;
@@ -230,7 +231,7 @@ async fn who_answers_badly_is_reported_with_its_answer() {
 }
 
 #[tokio::test]
-async fn who_crashes_at_its_start_is_quoted_with_advice() {
+async fn a_process_that_crashes_at_its_start_is_quoted_with_advice() {
     let yard = Harness::new();
     let script = "import none_of_this";
     let mut crash = program(&["python3", "-c", script], Ready::Auto);

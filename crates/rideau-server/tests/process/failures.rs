@@ -109,7 +109,7 @@ async fn a_program_that_could_never_be_ready_is_not_started() {
 }
 
 #[tokio::test]
-async fn who_ends_before_it_is_ready_is_quoted() {
+async fn a_process_that_ends_before_it_is_ready_is_quoted() {
     let yard = Harness::new();
     let never = || Ready::Line("never".to_owned());
     assert_eq!(
@@ -129,7 +129,7 @@ async fn who_ends_before_it_is_ready_is_quoted() {
 }
 
 #[tokio::test]
-async fn who_is_late_is_killed_with_all_its_children() {
+async fn a_process_that_is_late_is_killed_with_all_its_children() {
     let yard = Harness::new();
     let mut late = shell("sleep 1000 & echo $! >pid; echo hm; wait", Ready::Notify);
     late.directory = Some(yard.path().to_owned());
@@ -164,7 +164,7 @@ async fn who_is_late_is_killed_with_all_its_children() {
 }
 
 #[tokio::test]
-async fn who_listens_on_another_port_is_told_which() {
+async fn a_process_that_listens_on_another_port_is_told_which() {
     let yard = Harness::new();
     let script = "
 import socket, sys, time
@@ -215,7 +215,7 @@ async fn a_stranger_at_every_port_is_never_taken_for_the_child() {
 }
 
 #[tokio::test]
-async fn a_start_that_nobody_waits_for_leaves_no_child() {
+async fn a_start_that_is_not_awaited_leaves_no_child() {
     let yard = Harness::new();
     let pid = yard.path().join("pid");
     let mut program = shell("echo $$ >pid; exec sleep 1000", Ready::Notify);
@@ -232,7 +232,7 @@ async fn a_start_that_nobody_waits_for_leaves_no_child() {
 }
 
 #[tokio::test]
-async fn who_goes_to_the_background_is_started_once_told_so_and_ended() {
+async fn a_process_that_goes_to_the_background_is_started_once_told_so_and_ended() {
     for yard in [Harness::new(), Harness::bare()] {
         let script = "
 import os, socket, sys, time

@@ -65,7 +65,7 @@ fn own() -> Option<PathBuf> {
 
 impl Drop for Given {
     fn drop(&mut self) {
-        // Who failed has left more than usual.
+        // A test that failed has left more than usual.
         for _ in 0..100 {
             let _ = fs::write(self.0.join("cgroup.kill"), "1");
             self.parts()

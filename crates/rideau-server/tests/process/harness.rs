@@ -93,7 +93,7 @@ pub(crate) fn files(folder: &Path) -> Vec<String> {
     names
 }
 
-/// A program that waits for as long as anybody would.
+/// A program that has as long as it needs to start.
 pub(crate) fn program(argv: &[&str], ready: Ready) -> Program {
     Program {
         name: "test".to_owned(),

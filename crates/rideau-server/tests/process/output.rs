@@ -1,4 +1,4 @@
-//! What children write: more than anybody wants, and nothing that is text.
+//! What children write: more than is wanted, and nothing that is text.
 
 use std::fs;
 use std::sync::{Arc, Mutex};
@@ -43,7 +43,7 @@ async fn a_hundred_megabytes_without_an_end_take_no_memory() {
 }
 
 #[tokio::test]
-async fn lines_that_come_too_fast_are_counted_and_nobody_waits() {
+async fn lines_that_come_too_fast_are_counted_and_no_process_waits() {
     let yard = Harness::new();
     let heard = Arc::new(Mutex::new(Vec::new()));
     let lines = Arc::clone(&heard);
@@ -69,7 +69,7 @@ async fn lines_that_come_too_fast_are_counted_and_nobody_waits() {
 }
 
 #[tokio::test]
-async fn who_closes_its_outputs_goes_on_and_who_keeps_them_holds_nobody_up() {
+async fn a_child_that_closes_its_outputs_goes_on_and_kept_ones_hold_no_end_up() {
     let yard = Harness::new();
     let mut silent = shell(
         "echo ready; exec >&- 2>&-; echo >closed; exec sleep 1000",
@@ -82,7 +82,7 @@ async fn who_closes_its_outputs_goes_on_and_who_keeps_them_holds_nobody_up() {
     process.stop().await.unwrap();
     assert_eq!(texts(&process), ["ready"]);
 
-    // Somebody else has its output open: this very program.
+    // Another process has its output open: this very program.
     let mut holder = program(&["sh", "-c", "echo $$; exec sleep 1000"], Ready::Started);
     holder.directory = Some(yard.path().to_owned());
     let process = yard.start(&holder).await.unwrap();

@@ -40,7 +40,7 @@ time.sleep(1000)
 ";
 
 #[tokio::test]
-async fn who_listens_at_its_socket_is_ready_and_that_is_its_address() {
+async fn a_process_that_listens_at_its_socket_is_ready_and_that_is_its_address() {
     let yard = Harness::new();
     let process = yard
         .start(&python(SOCKET_SERVER, Ready::Socket))
@@ -69,7 +69,7 @@ async fn who_listens_at_its_socket_is_ready_and_that_is_its_address() {
 }
 
 #[tokio::test]
-async fn who_listens_at_its_port_is_ready_and_that_is_its_address() {
+async fn a_process_that_listens_at_its_port_is_ready_and_that_is_its_address() {
     let yard = Harness::new();
     let program = python(PORT_SERVER, Ready::Port);
     let first = yard.start(&program).await.unwrap();
@@ -104,7 +104,7 @@ async fn a_port_of_the_newer_loopback_will_do() {
 }
 
 #[tokio::test]
-async fn a_port_that_somebody_took_is_replaced_by_another() {
+async fn a_port_that_was_taken_is_replaced_by_another() {
     let yard = Harness::new();
     let taken = Arc::new(Mutex::new(Vec::new()));
     // The first child waits while a stranger takes its port.
@@ -160,7 +160,7 @@ async fn a_child_that_complains_of_its_port_gets_another_though_it_is_free_again
 }
 
 #[tokio::test]
-async fn who_says_so_is_ready_and_may_say_what_it_does() {
+async fn a_process_that_says_so_is_ready_and_may_say_what_it_does() {
     let yard = Harness::new();
     let process = yard.start(&python(NOTIFIER, Ready::Notify)).await.unwrap();
     until("the last status", || {
@@ -202,7 +202,7 @@ async fn a_line_makes_ready_and_may_carry_the_address() {
 }
 
 #[tokio::test]
-async fn who_only_has_to_run_is_ready_at_once() {
+async fn a_process_that_only_has_to_run_is_ready_at_once() {
     let yard = Harness::new();
     let process = yard
         .start(&program(&["sleep", "1000"], Ready::Started))
@@ -244,7 +244,7 @@ async fn every_line_is_passed_on_and_the_last_are_kept() {
 }
 
 #[tokio::test]
-async fn much_output_without_an_end_of_line_stops_nobody() {
+async fn much_output_without_an_end_of_line_stops_no_process() {
     let yard = Harness::new();
     let script = "head -c 20000000 /dev/zero; echo; echo done; exec sleep 1000";
     let process = yard
@@ -292,7 +292,7 @@ time.sleep(1000)"
 }
 
 #[tokio::test]
-async fn who_promises_signs_of_life_and_is_silent_is_noticed() {
+async fn a_process_that_promises_signs_of_life_and_is_silent_is_noticed() {
     let yard = Harness::new();
     // Alive for a while, and then not.
     let script = format!(

@@ -18,7 +18,7 @@ use crate::harness::{
     ALONE, Harness, exists, number_in, program, python, runs, shell, texts, until,
 };
 
-/// Says over HTTP who serves, at what it was given as file 3.
+/// Says over HTTP which process serves, at what it was given as file 3.
 const INHERITOR: &str = "
 import os, socket
 assert os.environ['LISTEN_FDS'] == '1' and os.environ['LISTEN_FDNAMES'] == 'rideau'
@@ -336,7 +336,7 @@ async fn a_child_is_given_the_socket_that_we_listen_at() {
 }
 
 #[tokio::test]
-async fn who_wants_what_needs_a_stage_is_told_where_there_is_none() {
+async fn a_program_that_needs_a_stage_is_refused_where_there_is_none() {
     let yard = Harness::bare();
     let mut other = program(&["sleep", "1"], Ready::Started);
     other.umask = Some(0o077);

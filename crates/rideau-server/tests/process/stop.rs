@@ -55,7 +55,7 @@ async fn a_panic_over_a_child_ends_that_child_alone() {
 }
 
 #[tokio::test]
-async fn who_ignores_the_signal_is_killed_with_its_group() {
+async fn a_process_that_ignores_the_signal_is_killed_with_its_group() {
     let yard = Harness::new();
     let (process, grandchild) = family(&yard, "trap \"\" TERM").await;
     let within = Duration::from_millis(200);
@@ -118,7 +118,7 @@ async fn a_second_stop_can_be_shorter() {
 }
 
 #[tokio::test]
-async fn a_stop_that_nobody_waits_for_goes_on() {
+async fn a_stop_that_is_not_awaited_goes_on() {
     let yard = Harness::new();
     let (process, grandchild) = family(&yard, "trap \"\" TERM").await;
     let stop = process.stop_with(Signal::Term, Duration::from_millis(100));
@@ -189,7 +189,7 @@ async fn closed_outputs_are_no_end() {
 }
 
 #[tokio::test]
-async fn who_leaves_the_group_is_ended_with_it() {
+async fn a_process_that_leaves_the_group_is_ended_with_it() {
     let yard = Harness::new();
     // One is out of the session while its parent lives, and the other has lost it.
     let script = "

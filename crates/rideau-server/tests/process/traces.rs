@@ -86,14 +86,14 @@ fn children() -> usize {
 }
 
 #[tokio::test]
-async fn a_killed_daemon_leaves_nobody() {
+async fn a_killed_daemon_leaves_no_process() {
     if let Some(run) = std::env::var_os(ALONE) {
         let folder = RunFolder::open(Path::new(&run)).unwrap();
         return be_killed(folder.with_stage(Path::new(STAGE))).await;
     }
     let yard = Harness::new();
     let run = yard.path().join("daemon");
-    let name = "traces::a_killed_daemon_leaves_nobody";
+    let name = "traces::a_killed_daemon_leaves_no_process";
     let mut daemon = alone(name, run.to_str().unwrap());
     let server = number_in(&run.join("server")).await;
     let outlived = number_in(&run.join("outlived")).await;
@@ -101,7 +101,7 @@ async fn a_killed_daemon_leaves_nobody() {
     assert!(runs(server) && runs(outlived) && runs(leader));
     daemon.kill().unwrap();
     daemon.wait().unwrap();
-    // Nobody opens the folder, and still they go.
+    // The folder is not opened, and still they go.
     until("everybody's end", || {
         ![server, outlived, leader].into_iter().any(runs)
     })
@@ -130,7 +130,7 @@ async fn what_a_killed_daemon_left_is_ended_by_the_next() {
     let leader = group(outlived);
     until("the leader's end", || !runs(leader)).await;
 
-    // It was killed before it could write down whom it had started.
+    // It was killed before it could write down which process it had started.
     let mut sleep = command("sleep");
     sleep.arg("1000").process_group(0);
     let mark = run.join("76");
@@ -160,7 +160,7 @@ fn group(pid: i32) -> i32 {
 }
 
 /// The daemon that is killed: one child of its listens, and of another only a
-/// child is left, which nobody has ended when the daemon dies.
+/// child is left, which has not ended when the daemon dies.
 async fn be_killed(folder: RunFolder) {
     let run = folder.path();
     let start = async |program: &Program| {

@@ -11,7 +11,7 @@ use tokio::time::{Instant, interval, sleep};
 
 use crate::report::Times;
 
-/// Who comes, and for how long.
+/// How many clients come, and for how long.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Clients {
     pub(crate) count: usize,

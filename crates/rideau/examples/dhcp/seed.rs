@@ -12,7 +12,7 @@ use rideau::{Failed, Ranges};
 
 use crate::report::{Shown, Times};
 
-/// How many values, how long, and who wants them.
+/// How many values, how long, and how many clients want them.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Plan {
     /// Each of the two ranges is a network of this length.

@@ -69,7 +69,7 @@ fn assert_all(has: impl IntoIterator<Item = u32>, all: &[u32]) {
 }
 
 #[test]
-fn who_takes_sees_what_the_other_wrote_before_it_put() {
+fn a_take_sees_what_the_other_wrote_before_it_put() {
     let ends = explore(|| {
         let cache = Shared::open(1, &[0]);
         let put = {
@@ -95,7 +95,7 @@ fn who_takes_sees_what_the_other_wrote_before_it_put() {
 /// Another put and another take lie between the two: they must hand on what
 /// the first put wrote.
 #[test]
-fn who_takes_late_sees_what_was_written_before_an_early_put() {
+fn a_late_take_sees_what_was_written_before_an_early_put() {
     let ends = explore(|| {
         let cache = Shared::open(1, &[]);
         let early = {
@@ -220,7 +220,7 @@ fn ask_and_put(ask_busy: bool, put_busy: bool) -> Vec<(&'static str, &'static st
 }
 
 #[test]
-fn who_waits_is_served_by_who_puts() {
+fn a_waiting_take_is_served_by_a_put() {
     let all = [
         ("drained", "put"),
         ("taken", "put"),
@@ -230,7 +230,7 @@ fn who_waits_is_served_by_who_puts() {
 }
 
 #[test]
-fn who_finds_the_shelf_busy_neither_loses_nor_misses_a_member() {
+fn a_thread_that_finds_the_cache_busy_neither_loses_nor_misses_a_member() {
     let waits = ("waits", "handed over");
     assert_eq!(ask_and_put(true, false), [("drained", "put"), waits]);
     let (drained, taken) = (("drained", "laid down"), ("taken", "laid down"));
@@ -241,7 +241,7 @@ fn who_finds_the_shelf_busy_neither_loses_nor_misses_a_member() {
 /// The thread that has the lock keeps 0 and lays 1 down again, with something
 /// written.
 #[test]
-fn who_takes_what_was_laid_down_again_sees_what_was_written_meanwhile() {
+fn a_take_of_what_was_laid_down_again_sees_what_was_written_meanwhile() {
     let ends = explore(|| {
         let cache = Shared::open(1, &[0, 1]);
         let swap = {
@@ -276,7 +276,7 @@ fn who_takes_what_was_laid_down_again_sees_what_was_written_meanwhile() {
 /// What is written of a member while a thread has it: the put of it sees that,
 /// or the thread that wrote it has the member.
 #[test]
-fn who_puts_after_an_open_sees_what_was_written_before_it() {
+fn a_put_after_an_open_sees_what_was_written_before_it() {
     let ends = explore(|| {
         let cache = Shared::open(1, &[]);
         let mark = {

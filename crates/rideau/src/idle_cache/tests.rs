@@ -138,7 +138,7 @@ fn it_is_bare_when_nothing_lies_there() {
 /// A thread keeps the latch of the first shard, as if it had lost its core
 /// there.
 #[test]
-fn who_finds_a_shard_busy_goes_on_to_the_next_and_then_to_the_pool() {
+fn a_take_that_finds_a_shard_busy_goes_on_to_the_next_and_then_to_the_pool() {
     let cache = open(2, &[0, 1]);
     let first = latch(&cache.shards[0].stack);
     assert_eq!(cache.near(0).put(2), Ok(()));

@@ -318,7 +318,7 @@ mod tests {
     use std::mem;
 
     #[tokio::test]
-    async fn who_waits_is_served_though_the_locks_are_gone() {
+    async fn a_waiting_ask_is_served_though_the_locks_are_gone() {
         let locks: Locks<String> = Locks::new();
         mem::forget(locks.acquire("db", 1));
         let two = locks.begin_acquire("db", 2, 2, AskOptions::default());

@@ -99,7 +99,7 @@ fn one_of_two_gets_the_only_unit() {
 }
 
 #[test]
-fn who_sees_more_passes_who_sees_less_and_nobody_gets_in_beyond() {
+fn a_take_that_sees_more_passes_one_that_sees_less_and_none_gets_in_beyond() {
     let ends = explore_within(ALL, || {
         let word = Arc::new(Word::new(0));
         let take = |capacity| {
@@ -121,7 +121,7 @@ fn who_sees_more_passes_who_sees_less_and_nobody_gets_in_beyond() {
 }
 
 #[test]
-fn who_takes_sees_what_was_written_before_the_release() {
+fn a_take_sees_what_was_written_before_the_release() {
     let ends = explore_within(ALL, || {
         let word = Arc::new((Word::new(0), AtomicU32::new(0)));
         word.0.take(claim(1, 1), Taker::Any).unwrap();
@@ -358,7 +358,7 @@ fn keys_do_not_meet() {
 /// A take that comes with a key too many is refused unless the other has left
 /// its own, and then that one makes room.
 #[test]
-fn there_is_never_a_key_too_many_and_one_that_nobody_wants_makes_room() {
+fn there_is_never_a_key_too_many_and_an_unused_one_makes_room() {
     let ends = explore_within(SOME, || {
         let locks = Locks::new();
         locks.set_keys_max(1);

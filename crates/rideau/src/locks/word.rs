@@ -411,7 +411,7 @@ mod tests {
     }
 
     #[test]
-    fn marks_stop_who_takes_and_a_retired_word_gives_nothing() {
+    fn marks_stop_takes_and_a_retired_word_gives_nothing() {
         let word = Word::new(7);
         word.mark_waited(true);
         assert_eq!(word.take(claim(1, 2), Taker::Any), Err(No::Waited));

@@ -145,7 +145,7 @@ fn a_take_dropped_around_its_hand_over_leaves_the_member_to_the_next() {
 }
 
 #[test]
-fn a_member_put_back_while_somebody_asks_is_taken_or_handed_over() {
+fn a_member_put_back_during_an_ask_is_taken_or_handed_over() {
     let ends = explore(|| {
         let (pool, numbers) = open(1, 1);
         let held = take(&pool);
@@ -167,7 +167,7 @@ fn a_member_put_back_while_somebody_asks_is_taken_or_handed_over() {
 }
 
 #[test]
-fn nobody_overtakes_who_waits() {
+fn no_take_overtakes_a_waiting_one() {
     let ends = explore(|| {
         let (pool, numbers) = open(1, 1);
         let held = take(&pool);
@@ -184,7 +184,7 @@ fn nobody_overtakes_who_waits() {
 }
 
 #[test]
-fn of_two_who_ask_at_a_release_both_are_served_in_the_end() {
+fn of_two_asks_at_a_release_both_are_served_in_the_end() {
     // Three threads have many more ways.
     let ends = explore_within(2, || {
         let (pool, numbers) = open(1, 1);

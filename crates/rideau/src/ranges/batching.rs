@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_waits_for_a_fast_disk_or_alone() {
+    fn no_batch_waits_for_a_fast_disk_or_alone() {
         let mut gather = slow(1, 0);
         assert_eq!(gather.wait(), None);
         for _ in 0..100 {
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_in_vain_waits_less_and_less_often() {
+    fn waits_that_are_in_vain_become_less_and_less_often() {
         let mut gather = slow(10, 10);
         let mut batches_between = Vec::new();
         for _ in 0..8 {

@@ -493,7 +493,7 @@ mod tests {
     }
 
     #[test]
-    fn a_million_that_end_at_once_hold_nobody_up() {
+    fn a_million_that_end_at_once_hold_no_call_up() {
         let dial = Dial::new();
         let mut committer = full(&dial);
         let _watcher = committer.events.subscribe();
@@ -532,7 +532,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_due_takes_turns_when_nobody_watches() {
+    fn what_is_due_takes_turns_when_there_is_no_watcher() {
         let dial = Dial::new();
         let mut committer = full(&dial);
         committer.shared.inner.lock().effects.events = None;
@@ -549,7 +549,7 @@ mod tests {
     }
 
     #[test]
-    fn events_are_collected_for_as_long_as_somebody_watches() {
+    fn events_are_collected_for_as_long_as_there_is_a_watcher() {
         let dial = Dial::new();
         let mut committer = full(&dial);
         let is_collecting = |committer: &Committer| {

@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn a_ferry_is_woken_once_and_wakes_all_who_are_due() {
+    fn a_ferry_is_woken_once_and_wakes_all_tasks_that_are_due() {
         let safe = Arc::new(Safe::default());
         let rung = Arc::new(Count::default());
         let waker = Waker::from(Arc::clone(&rung));
@@ -329,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_for_more_waits_on() {
+    fn a_task_that_waits_for_more_waits_on() {
         let safe = Arc::new(Safe::default());
         let mut ferry = pin!(Arc::clone(&safe).ferry());
         let mut task = Context::from_waker(Waker::noop());
@@ -358,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn a_ferry_that_is_slow_or_gone_leaves_nobody_behind() {
+    fn a_ferry_that_is_slow_or_gone_leaves_no_task_behind() {
         let safe = Arc::new(Safe::default());
         let mut ferry = Box::pin(Arc::clone(&safe).ferry());
         let _ = ferry.as_mut().poll(&mut Context::from_waker(Waker::noop()));

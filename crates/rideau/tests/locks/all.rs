@@ -1,4 +1,4 @@
-//! T14: several keys at once, all or none, and nobody sees a part.
+//! T14: several keys at once, all or none, and a part is never seen.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::thread;
@@ -52,7 +52,7 @@ fn no_claim_at_all_is_met() {
 }
 
 #[test]
-fn who_takes_the_same_keys_in_any_order_stops_nobody_for_ever() {
+fn takes_of_the_same_keys_in_any_order_never_stop_each_other() {
     let locks: Locks<u64> = Locks::new();
     let grants = AtomicU64::new(0);
     thread::scope(|scope| {
@@ -104,7 +104,7 @@ fn look_at_both(first: impl Fn() -> u64 + Sync, second: impl Fn() -> u64 + Sync,
 }
 
 #[test]
-fn nobody_sees_a_part_of_what_is_taken_together() {
+fn a_part_of_what_is_taken_together_is_never_seen() {
     for _ in 0..times(3_000) {
         let locks: Locks<u64> = Locks::new();
         let (a, b) = (locks.handle(&1), locks.handle(&2));
@@ -125,7 +125,7 @@ fn no_refusal_tells_of_a_part_of_what_is_taken_together() {
 }
 
 #[tokio::test]
-async fn who_takes_several_keys_does_not_overtake_who_waits_for_one() {
+async fn a_take_of_several_keys_does_not_overtake_a_waiter_for_one() {
     let locks = patient_locks();
     let first = locks.acquire("a", 1).unwrap();
     let mut waiter = locks.begin_acquire("a", 1, 1, rideau::AskOptions::default());
@@ -135,7 +135,7 @@ async fn who_takes_several_keys_does_not_overtake_who_waits_for_one() {
     assert_eq!((no.at, no.full.held), (1, 1));
     assert_eq!(locks.held("b"), 0);
     let lock = waiter.await.unwrap();
-    // Who sees more is not held up by one who cannot be served.
+    // A take that sees more is not held up by one that cannot be served.
     let mut waiter = locks.begin_acquire("a", 1, 1, rideau::AskOptions::default());
     assert!(poll_once(&mut waiter).is_pending());
     let got = locks.acquire_all([("b", 1, 1), ("a", 1, 2)]).unwrap();

@@ -1,4 +1,4 @@
-//! Whoever stops waiting: before the grant, at it, and after it.
+//! Asks that stop waiting: before the grant, at it, and after it.
 
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::thread;
@@ -14,7 +14,7 @@ fn wait(locks: &Locks<String>) -> Acquiring<String> {
 }
 
 #[tokio::test]
-async fn who_leaves_before_the_grant_costs_the_next_nothing() {
+async fn a_waiter_that_leaves_before_the_grant_costs_the_next_nothing() {
     let locks = patient_locks();
     let held = locks.acquire("db", 1).unwrap();
     let (mut first, mut second) = (wait(&locks), wait(&locks));
@@ -26,7 +26,7 @@ async fn who_leaves_before_the_grant_costs_the_next_nothing() {
 }
 
 #[tokio::test]
-async fn who_leaves_at_the_grant_passes_it_on() {
+async fn a_waiter_that_leaves_at_the_grant_passes_it_on() {
     let locks = patient_locks();
     let held = locks.acquire("db", 1).unwrap();
     let (mut first, mut second) = (wait(&locks), wait(&locks));
@@ -43,7 +43,7 @@ async fn who_leaves_at_the_grant_passes_it_on() {
 }
 
 #[tokio::test]
-async fn who_leaves_after_the_grant_passes_it_on() {
+async fn a_waiter_that_leaves_after_the_grant_passes_it_on() {
     let locks = patient_locks();
     let held = locks.acquire("db", 1).unwrap();
     let (mut first, mut second) = (wait(&locks), wait(&locks));
@@ -56,7 +56,7 @@ async fn who_leaves_after_the_grant_passes_it_on() {
 }
 
 #[test]
-fn who_never_looked_at_what_it_had_at_once_gives_it_back() {
+fn an_ask_granted_at_once_and_never_polled_gives_it_back() {
     let locks = patient_locks();
     let wait = wait(&locks);
     assert_eq!(locks.held("db"), 1);
@@ -65,7 +65,7 @@ fn who_never_looked_at_what_it_had_at_once_gives_it_back() {
 }
 
 #[tokio::test]
-async fn who_leaves_opens_the_way_for_those_it_held_up() {
+async fn a_waiter_that_leaves_opens_the_way_for_those_it_held_up() {
     let locks = patient_locks();
     let _held = locks.acquire_many("db", 2, 3).unwrap();
     let two = locks.begin_acquire("db", 2, 3, AskOptions::default());
@@ -132,7 +132,7 @@ fn a_grant_that_meets_a_cancel_is_never_lost() {
 
 /// Tries, waits and cancels of all lengths on threads of their own.
 #[test]
-fn no_release_is_missed_by_who_comes_to_wait_just_then() {
+fn no_release_is_missed_by_a_waiter_that_comes_just_then() {
     let locks = patient_locks();
     thread::scope(|scope| {
         for seed in 0..4 {

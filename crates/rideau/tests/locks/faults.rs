@@ -68,7 +68,7 @@ fn no_number_of_refusals_during_a_release_frees_more() {
 
 /// L3: a release did not know of what was just added above it.
 #[test]
-fn who_sees_little_does_not_get_in_while_others_grow() {
+fn a_caller_that_sees_little_does_not_get_in_while_others_grow() {
     let locks: Locks<String> = Locks::new();
     let real = AtomicU64::new(0);
     let keeper = locks.acquire("db", 1).unwrap();
@@ -119,11 +119,11 @@ fn the_first_use_of_a_key_by_two_at_once_is_as_any_other() {
 
 /// L5: each holds one at most, and there is one for each.
 #[test]
-fn nobody_is_refused_while_there_is_room() {
+fn no_take_is_refused_while_there_is_room() {
     let locks: Locks<String> = Locks::new();
     let over = AtomicBool::new(false);
     thread::scope(|scope| {
-        // Their refusals must not be in anybody's way.
+        // Their refusals must not be in the way of others.
         scope.spawn(|| {
             while !over.load(SeqCst) {
                 assert!(locks.acquire("db", 0).is_err());
@@ -167,7 +167,7 @@ fn a_release_does_not_depend_on_what_was_seen() {
 
 /// L8: there is nothing between the grant and the guard.
 #[test]
-fn who_dies_right_after_the_grant_leaves_nothing() {
+fn a_holder_that_dies_right_after_the_grant_leaves_nothing() {
     let locks: Locks<String> = Locks::new();
     for _ in 0..times(1_000) {
         assert!(panics(|| {

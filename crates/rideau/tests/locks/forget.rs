@@ -1,5 +1,5 @@
-//! Keys are known while somebody needs them and no longer, and their fences
-//! only grow.
+//! Keys are known while they are needed and no longer, and their fences only
+//! grow.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
@@ -11,7 +11,7 @@ use rideau::{AskOptions, Locks, LocksOptions, Reason, queue};
 use crate::stage::{MS, patient_locks, poll_once, times, until};
 
 #[test]
-fn keys_that_nobody_holds_are_forgotten_without_anybodys_help() {
+fn keys_that_are_not_held_are_forgotten_without_a_call() {
     let locks: Locks<u64> = Locks::new();
     let kept = locks.acquire(&0, 1).unwrap();
     for key in 1..5_000 {
@@ -88,7 +88,7 @@ fn keys_whose_handles_come_and_go_are_forgotten() {
     }
 }
 
-/// Whoever was refused may keep its answer for long, and so its line.
+/// A refused wait may keep its answer for long, and so its line.
 #[test]
 fn a_key_is_forgotten_after_the_last_of_its_waits() {
     let locks = patient_locks();
@@ -124,7 +124,7 @@ fn a_key_that_was_waited_for_is_forgotten() {
     assert_eq!(locks.len(), 1);
     drop(lock);
     until("an empty map", || locks.is_empty());
-    // Who waits anew waits in a new line.
+    // A new wait is in a new line.
     let lock = locks.acquire("db", 1).unwrap();
     let wait = locks.begin_acquire("db", 1, 1, AskOptions::default());
     assert_eq!(locks.waiting("db"), 1);
@@ -132,7 +132,7 @@ fn a_key_that_was_waited_for_is_forgotten() {
     until("an empty map", || locks.is_empty());
 }
 
-/// A key that nobody could have is not left behind by who asked for it.
+/// A wait for a key that cannot be had does not leave the key behind.
 #[test]
 fn a_wait_that_is_refused_at_once_leaves_no_key() {
     let locks = patient_locks();
@@ -147,7 +147,7 @@ fn a_wait_that_is_refused_at_once_leaves_no_key() {
     until("an empty map", || locks.is_empty());
 }
 
-/// Whoever forgets must not make the sweeper forget to come.
+/// A call that forgets keys must not make the sweeper forget to come.
 #[test]
 fn keys_are_forgotten_after_others_forgot_some() {
     let locks: Locks<u64> = Locks::new();

@@ -14,7 +14,7 @@ const KEYS: u64 = 4;
 struct Script<'a> {
     locks: &'a Locks<u64>,
     rng: Rng,
-    /// Whoever holds something beside the owner.
+    /// The holders beside the owner.
     guards: Vec<Lock<'a, u64>>,
     owner: Owner<u64>,
     /// The units of each of the owner's locks, the newest last.
@@ -230,7 +230,7 @@ fn any_script_is_answered_as_one_number_for_each_key_says() {
     }
 }
 
-/// K4, without anybody's help.
+/// K4, without any call.
 #[test]
 fn at_rest_no_key_is_known() {
     let all: Vec<Locks<u64>> = (0..20).map(|_| Locks::new()).collect();

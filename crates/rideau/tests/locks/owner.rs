@@ -46,7 +46,7 @@ fn what_was_taken_last_is_released_first() {
 
 /// L6: the other's unit stays where it is.
 #[test]
-fn nobody_releases_what_another_holds() {
+fn no_owner_releases_what_another_holds() {
     let locks: Locks<String> = Locks::new();
     let mut first = locks.owner();
     let mut second = locks.owner();
@@ -73,7 +73,7 @@ fn a_refusal_leaves_an_owner_as_it_was() {
     assert_eq!(job.acquire("db", 1).unwrap().ordinal(), 1);
 }
 
-/// K6: whoever joins finds everything free.
+/// K6: the thread that joins finds everything free.
 #[test]
 fn the_end_of_a_thread_is_not_seen_before_its_units_are_back() {
     let locks: Locks<u64> = Locks::new();

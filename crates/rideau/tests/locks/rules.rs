@@ -49,7 +49,7 @@ fn a_key_more_than_its_rule_allows_cannot_be_had() {
 }
 
 #[test]
-fn keys_that_nobody_wants_make_room_for_others_at_once() {
+fn keys_that_are_not_wanted_make_room_for_others_at_once() {
     let locks = by_letter(&[at_most(4), at_most(100)]);
     let kept: Vec<_> = (0..90).map(|n| take(&locks, &format!("b{n}"))).collect();
     for round in 0..1_000 {
@@ -80,7 +80,7 @@ fn all_rules_together_have_a_limit() {
 }
 
 #[tokio::test]
-async fn who_wants_to_wait_for_a_key_too_many_is_told_why_it_cannot() {
+async fn a_wait_for_a_key_too_many_is_refused_with_the_reason() {
     let locks = by_letter(&[at_most(1), at_most(1)]);
     let held = take(&locks, "a1").unwrap();
     let no = locks.begin_acquire("a2", 1, 1, AskOptions::default()).await;
@@ -122,7 +122,7 @@ fn a_key_that_is_used_again_is_not_forgotten_in_between() {
 }
 
 #[test]
-fn changed_rules_hold_for_keys_that_are_known_and_take_nothing_from_anybody() {
+fn changed_rules_hold_for_keys_that_are_known_and_take_nothing_from_holders() {
     let locks = by_letter(&[at_most(10), at_most(10)]);
     let held = ["a1", "a2", "b1"].map(|key| take(&locks, key).unwrap());
     // All are of one rule now, and there are more than it allows.
@@ -140,7 +140,8 @@ fn changed_rules_hold_for_keys_that_are_known_and_take_nothing_from_anybody() {
     assert_eq!(locks.keys_of(1), 1, "b1 is one of the others again");
 }
 
-/// Each change gives the key another rule, and who holds it knows of none.
+/// Each change gives the key another rule, and the holder of the key knows of
+/// none.
 #[test]
 fn a_key_that_was_held_while_rules_changed_makes_room() {
     let rules = [at_most(9), at_most(9), at_most(1)];
@@ -151,7 +152,7 @@ fn a_key_that_was_held_while_rules_changed_makes_room() {
         locks.set_rules(&rules, move |_| rule).unwrap();
     }
     assert_eq!((locks.keys_of(0), locks.keys_of(2)), (0, 1));
-    // Whoever looked in vain has taken the marks away.
+    // A take that looked in vain has taken the marks away.
     assert_eq!(take(&locks, "a2").unwrap_err(), Denied::Keys);
     drop(handle);
     assert_eq!(take(&locks, "a2").unwrap_err(), Denied::Keys);
@@ -255,7 +256,7 @@ async fn each_rule_has_its_own_way_to_wait() {
 }
 
 #[test]
-fn there_are_never_more_keys_than_may_be_whoever_comes_at_once() {
+fn there_are_never_more_keys_than_may_be_with_many_threads() {
     let locks = by_letter(&[at_most(8), at_most(8)]);
     let (most, had) = (AtomicUsize::new(0), AtomicUsize::new(0));
     thread::scope(|scope| {

@@ -43,7 +43,7 @@ fn the_published_session_has_the_same_answers() {
 
 /// T2: they come in the order B A C E D, on threads of their own.
 #[test]
-fn of_five_callers_only_the_one_who_sees_too_few_is_refused() {
+fn of_five_callers_only_the_one_that_sees_too_few_is_refused() {
     let locks: Locks<String> = Locks::new();
     let callers = [("B", 3), ("A", 3), ("C", 6), ("E", 3), ("D", 6)];
     let mut held = Vec::new();
@@ -99,7 +99,7 @@ fn of_a_halved_capacity_the_sixth_death_frees_one() {
 
 /// T4.
 #[test]
-fn of_a_doubled_capacity_only_who_sees_it_gets_more() {
+fn of_a_doubled_capacity_only_callers_that_see_it_get_more() {
     let locks: Locks<String> = Locks::new();
     let mut held = fill(&locks, 5, 5);
     assert!(locks.acquire("db", Capacity::new(5, 1)).is_err());
@@ -113,7 +113,7 @@ fn of_a_doubled_capacity_only_who_sees_it_gets_more() {
 
 /// T5, and L9: one end, whatever follows it.
 #[test]
-fn who_releases_and_then_dies_frees_one() {
+fn a_holder_that_releases_and_then_dies_frees_one() {
     let locks: Locks<String> = Locks::new();
     let other = locks.acquire("db", 2).unwrap();
     let holder = thread::spawn({
@@ -188,7 +188,7 @@ fn a_product_too_large_to_count_is_as_much_as_can_be_counted() {
 }
 
 #[test]
-fn nobody_is_granted_no_units() {
+fn a_take_of_no_units_is_refused() {
     let locks: Locks<String> = Locks::new();
     let no = locks.acquire_many("db", 0, 3).unwrap_err();
     assert_eq!(no.to_string(), "no units were asked for");

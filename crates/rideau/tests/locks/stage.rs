@@ -42,12 +42,12 @@ pub(crate) fn panics<T>(act: impl FnOnce() -> T) -> bool {
     catch_unwind(AssertUnwindSafe(act)).is_err()
 }
 
-/// Look once whether a future is ready; nobody is woken.
+/// Look once whether a future is ready; no task is woken.
 pub(crate) fn poll_once<F: Future + Unpin>(future: &mut F) -> Poll<F::Output> {
     Pin::new(future).poll(&mut Context::from_waker(Waker::noop()))
 }
 
-/// Nobody who waits is shed.
+/// No waiting ask is shed.
 pub(crate) fn patient() -> queue::Options {
     queue::Options {
         shedding: queue::Shedding::Never,

@@ -16,7 +16,7 @@ use tokio::time::timeout;
 use crate::stage::{HANGS, MS, die, is_soak, locks_with, panics, patient, until};
 
 const THREADS: u64 = 16;
-/// The largest capacity that anybody sees.
+/// The largest capacity that a thread sees.
 const MOST: u64 = 3;
 
 fn span() -> Duration {
@@ -98,7 +98,7 @@ fn hold(locks: &Locks<String>, keys: &[String], census: &Census, rng: &mut Rng) 
     let units = 1 + rng.below(8) as u32 / 7;
     let Ok(lock) = locks.acquire_many(keys[at].as_str(), units, capacity) else {
         census.refusals.fetch_add(1, SeqCst);
-        // Let those go on who hold something.
+        // Let the threads go on that hold something.
         thread::yield_now();
         return;
     };

@@ -1,4 +1,4 @@
-//! The waiting form: order, laws, deadlines and who passes whom.
+//! The waiting form: order, laws, deadlines and which ask passes which.
 
 use std::task::Poll;
 use std::thread;
@@ -43,7 +43,7 @@ fn refused(wait: &mut Acquiring<String>) -> Refusal {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_waits_is_granted_what_comes_back_and_told_how_long_it_took() {
+async fn a_waiter_is_granted_what_comes_back_and_told_how_long_it_took() {
     let locks = paused_locks(patient());
     let first = locks.acquire_wait("db", 1).await.unwrap();
     assert!(first.waited().is_zero());
@@ -125,7 +125,7 @@ async fn a_grant_just_before_the_deadline_counts() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_law_of_time_sheds_who_waits_too_long() {
+async fn a_law_of_time_sheds_asks_that_wait_too_long() {
     let locks = paused_locks(queue::Options::timeout(30 * MS));
     let _lock = locks.acquire("db", 1).unwrap();
     let no = locks.acquire_wait("db", 1).await.unwrap_err();
@@ -167,7 +167,7 @@ async fn controlled_delay_thins_out_a_slow_line() {
 }
 
 #[tokio::test]
-async fn who_wants_the_same_is_served_in_the_order_of_the_queue() {
+async fn asks_for_the_same_are_served_in_the_order_of_the_queue() {
     for (order, expected) in [
         (queue::Order::Fifo, [0, 1, 2]),
         (queue::Order::Lifo, [2, 1, 0]),
@@ -184,7 +184,7 @@ async fn who_wants_the_same_is_served_in_the_order_of_the_queue() {
 }
 
 #[tokio::test]
-async fn a_full_queue_refuses_who_comes_or_who_came_first() {
+async fn a_full_queue_refuses_the_newest_or_the_oldest_ask() {
     for (overflow, goes) in [(queue::Overflow::Newest, 1), (queue::Overflow::Oldest, 0)] {
         let locks = locks_with(queue::Options {
             max: Some(1),
@@ -221,7 +221,7 @@ async fn flows_take_turns() {
 }
 
 #[tokio::test]
-async fn who_sees_more_passes_who_cannot_be_served() {
+async fn an_ask_that_sees_more_passes_one_that_cannot_be_served() {
     let locks = patient_locks();
     let first = locks.acquire("db", 1).unwrap();
     let mut small = wait(&locks, 1, 1);
@@ -237,7 +237,7 @@ async fn who_sees_more_passes_who_cannot_be_served() {
 }
 
 #[tokio::test]
-async fn who_sees_the_same_does_not_pass_who_wants_more() {
+async fn an_ask_that_sees_the_same_does_not_pass_one_that_wants_more() {
     let locks = patient_locks();
     let held = locks.acquire_many("db", 2, 3).unwrap();
     let mut two = wait(&locks, 2, 3);
@@ -256,7 +256,7 @@ async fn who_sees_the_same_does_not_pass_who_wants_more() {
 }
 
 #[tokio::test]
-async fn several_who_wait_are_served_by_one_release_as_far_as_it_goes() {
+async fn several_waiters_are_served_by_one_release_as_far_as_it_goes() {
     let locks = patient_locks();
     let five = locks.acquire_many("db", 5, 5).unwrap();
     let mut waiters = [(2, 5), (2, 5), (2, 5), (1, 5)].map(|(units, of)| wait(&locks, units, of));
@@ -271,13 +271,13 @@ async fn several_who_wait_are_served_by_one_release_as_far_as_it_goes() {
 }
 
 #[tokio::test]
-async fn a_try_never_overtakes_who_waits_and_fits() {
+async fn a_try_never_overtakes_a_waiter_that_fits() {
     let locks = patient_locks();
     let handle = locks.handle("db");
     let first = locks.acquire("db", 1).unwrap();
     let mut waiter = wait(&locks, 1, 1);
     drop(first);
-    // Nobody has looked at the answer yet, and the unit has an owner all the
+    // The answer has not been looked at yet, and the unit has an owner all the
     // same.
     assert_eq!(locks.acquire("db", 1).unwrap_err().held, 1);
     assert_eq!(handle.acquire(1).unwrap_err().held, 1);
@@ -292,7 +292,7 @@ async fn a_try_never_overtakes_who_waits_and_fits() {
 }
 
 #[tokio::test]
-async fn a_try_passes_who_waits_and_does_not_fit() {
+async fn a_try_passes_a_waiter_that_does_not_fit() {
     let locks = patient_locks();
     let held = locks.acquire_many("db", 2, 3).unwrap();
     let mut two = wait(&locks, 2, 3);
@@ -322,7 +322,7 @@ async fn what_can_never_be_had_is_not_waited_for() {
 }
 
 #[tokio::test]
-async fn who_would_need_one_line_too_many_is_refused() {
+async fn an_ask_that_would_need_one_line_too_many_is_refused() {
     let locks = patient_locks();
     let lock = locks.acquire_many("db", 1_000, 1_000).unwrap();
     let mut waiters: Vec<_> = (1..=64).map(|capacity| wait(&locks, 1, capacity)).collect();
@@ -338,7 +338,7 @@ async fn who_would_need_one_line_too_many_is_refused() {
 }
 
 #[tokio::test]
-async fn a_closed_place_lets_nobody_wait_and_still_has_what_is_free() {
+async fn closed_locks_let_no_ask_wait_and_still_grant_what_is_free() {
     let locks = patient_locks();
     let lock = locks.acquire("db", 1).unwrap();
     let mut waiter = wait(&locks, 1, 1);
@@ -349,14 +349,14 @@ async fn a_closed_place_lets_nobody_wait_and_still_has_what_is_free() {
     drop(lock);
     assert_eq!(locks.acquire("db", 1).unwrap().ordinal(), 1);
     assert_eq!(locks.acquire_wait("db", 1).await.unwrap().ordinal(), 1);
-    // Also of a key that nobody waited for before.
+    // Also of a key that was not waited for before.
     let _other = locks.acquire("disk", 1).unwrap();
     let no = locks.acquire_wait("disk", 1).await.unwrap_err();
     assert_eq!(no.reason, Reason::Closed);
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_waits_keeps_its_place_under_new_options() {
+async fn a_waiter_keeps_its_place_under_new_options() {
     let locks = paused_locks(patient());
     let mut held = locks.acquire_owned("db", 1, 1).unwrap();
     let mut waiters = [(); 3].map(|()| wait(&locks, 1, 1));
@@ -467,7 +467,7 @@ async fn what_was_waited_for_outlives_the_locks() {
 }
 
 #[tokio::test]
-async fn who_dies_holding_serves_who_waits() {
+async fn a_holder_that_dies_serves_the_waiter() {
     let locks = patient_locks();
     for _ in 0..20 {
         let lock = locks.acquire_owned("db", 1, 1).unwrap();

@@ -55,7 +55,7 @@ async fn a_higher_floor_counts_what_is_being_started() {
 
 // S22, F15.
 #[tokio::test(start_paused = true)]
-async fn a_shorter_line_refuses_those_who_came_last() {
+async fn a_shorter_line_refuses_the_takes_that_came_last() {
     let rig = Rig::new(1);
     let pool = rig.start(options(1, 1)).await;
     let held = pool.take().await.unwrap();

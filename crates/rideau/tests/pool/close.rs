@@ -16,7 +16,7 @@ use crate::take::poll;
 
 // S24, P14.
 #[tokio::test(start_paused = true)]
-async fn a_graceful_close_waits_for_those_who_hold_and_for_nobody_else() {
+async fn a_graceful_close_waits_for_holders_and_for_nothing_else() {
     let before = Handle::current().metrics().num_alive_tasks();
     let rig = Rig::new(4);
     let pool = rig.start(options(4, 4)).await;
@@ -44,7 +44,7 @@ async fn a_graceful_close_waits_for_those_who_hold_and_for_nobody_else() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_waits_is_refused_when_the_pool_closes() {
+async fn a_waiting_take_is_refused_when_the_pool_closes() {
     let rig = Rig::new(1);
     rig.on_start(Act::After(S));
     let pool = rig.open(options(1, 1));
@@ -107,7 +107,8 @@ async fn a_graceful_close_becomes_an_immediate_one_at_its_deadline() {
     pool.closed().await;
 }
 
-// Nobody waits for a check, a start or a stop that hangs, longer than it may.
+// A close waits for a check, a start or a stop that hangs no longer than it
+// may.
 #[tokio::test(start_paused = true)]
 async fn an_immediate_close_waits_for_no_check() {
     let rig = Rig::new(2);
@@ -197,7 +198,7 @@ fn a_pool_outlives_its_runtime_as_far_as_it_can() {
     let number = other.number;
     drop(other);
     assert_eq!(pool.try_take().unwrap().number, number);
-    // It cannot be stopped, but it goes; and nobody waits for ever.
+    // It cannot be stopped, but it goes; and no take waits for ever.
     Held::fail(one);
     assert_eq!(rig.live(), 1);
     let last = pool.try_take().unwrap();

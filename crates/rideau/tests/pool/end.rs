@@ -148,7 +148,7 @@ fn checked() -> PoolOptions {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_was_idle_for_long_is_checked_before_it_is_lent() {
+async fn a_member_idle_for_long_is_checked_before_it_is_lent() {
     let rig = Rig::new(2);
     rig.on_check(Act::After(20 * MS));
     let pool = rig.start(checked()).await;
@@ -156,7 +156,7 @@ async fn who_was_idle_for_long_is_checked_before_it_is_lent() {
     drop(pool.take().await.unwrap());
     assert_eq!(rig.checked(), 0);
     sleep(2 * S).await;
-    // Who does not wait takes it as it is.
+    // A take that does not wait gets it as it is.
     drop(pool.try_take().unwrap());
     sleep(2 * S).await;
     let held = pool.take().await.unwrap();
@@ -252,7 +252,7 @@ async fn a_member_goes_after_as_many_uses_as_it_may_have() {
 
 // S29, F12.
 #[tokio::test(start_paused = true)]
-async fn what_is_done_with_idle_members_delays_nobody_and_a_panic_replaces_one() {
+async fn what_is_done_with_idle_members_delays_no_take_and_a_panic_replaces_one() {
     let rig = Rig::new(3);
     let pool = rig.start(options(3, 3)).await;
     let mut seen = Vec::new();

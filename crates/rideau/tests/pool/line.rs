@@ -1,4 +1,4 @@
-//! Who waits: priorities, tenants, tags, and what a refusal tells.
+//! Waiting takes: priorities, tenants, tags, and what a refusal tells.
 
 use std::num::NonZeroU32;
 use std::sync::{Arc, Mutex};
@@ -141,7 +141,7 @@ async fn a_named_wait_is_kept_and_a_default_one_is_a_limit() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn all_of_a_tag_are_cancelled_and_nobody_else() {
+async fn all_takes_of_a_tag_are_cancelled_and_no_other() {
     let rig = Rig::new(1);
     let pool = rig.start(options(1, 1)).await;
     let held = pool.take().await.unwrap();
@@ -170,7 +170,7 @@ async fn all_of_a_tag_are_cancelled_and_nobody_else() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_refusal_names_who_holds_longest_and_notes_stay_with_their_holder() {
+async fn a_refusal_names_the_longest_holder_and_notes_stay_with_their_holder() {
     let rig = Rig::new(2);
     let pool = rig.start(options(2, 2)).await;
     let long = pool.take().await.unwrap();
@@ -199,7 +199,7 @@ async fn a_refusal_names_who_holds_longest_and_notes_stay_with_their_holder() {
     );
     assert!(pool.explain().contains("the nightly report"));
 
-    // Handed over, released and failed: the next holder is nobody's heir.
+    // Handed over, released and failed: the next holder has no note of another.
     let mut next = pool.take();
     assert!(poll(&mut next).is_pending());
     drop(long);

@@ -1,4 +1,4 @@
-//! Nobody who waits is overtaken, whatever threads do.
+//! No waiting take is overtaken, whatever threads do.
 
 use std::convert::Infallible;
 use std::future::poll_fn;
@@ -141,7 +141,8 @@ fn crowd(queue: queue::Options, is_restless: bool) -> usize {
                 let mut served = 0;
                 for turn in 0..TURNS {
                     let terms = AskOptions {
-                        // By the default law those who name their wait are kept apart.
+                        // By the default law takes that name their wait are
+                        // kept apart.
                         wait_max: (task % 2 == 0).then_some(HOUR),
                         ..AskOptions::default()
                     };
@@ -170,7 +171,7 @@ fn a_take_that_waits_is_served_before_every_take_that_comes_later() {
 }
 
 #[test]
-fn takes_that_are_given_up_change_nobody_elses_turn() {
+fn takes_that_are_given_up_change_no_other_turn() {
     assert_eq!(crowd(patient(), true), TASKS * TURNS);
 }
 

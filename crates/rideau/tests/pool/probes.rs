@@ -51,7 +51,7 @@ async fn a_pool_shrunk_while_all_are_held_never_lends_more_again() {
 
 /// S6. Others lend it to the next.
 #[tokio::test(start_paused = true)]
-async fn a_holder_that_panics_leaves_a_member_to_nobody() {
+async fn the_member_of_a_holder_that_panics_is_not_lent_again() {
     let rig = Rig::new(1);
     let pool = rig.start(options(1, 1)).await;
     let other = pool.clone();
@@ -83,7 +83,7 @@ async fn a_returned_member_beats_a_running_start() {
     assert_eq!(pool.stats().members.idle, 1, "the start was not in vain");
 }
 
-/// Others let whoever asks again at once overtake those who wait.
+/// Others let a task that takes again at once overtake those that wait.
 #[tokio::test(start_paused = true)]
 async fn hogs_do_not_starve_latecomers_nor_each_other() {
     let rig = Rig::new(2);
@@ -158,7 +158,7 @@ fn a_member_can_be_dropped_on_any_thread_and_after_its_runtime() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_guard_dropped_by_another_runtime_serves_who_waits_here() {
+async fn a_guard_dropped_by_another_runtime_serves_a_take_that_waits_here() {
     let rig = Rig::new(1);
     let pool: Pool<_> = rig.start(options(1, 1)).await;
     let held = pool.take_owned(AskOptions::default()).await.unwrap();

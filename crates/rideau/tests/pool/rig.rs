@@ -210,7 +210,7 @@ impl Rig {
         Arc::strong_count(&self.0.aborts) - 1
     }
 
-    /// Be alone with a member, which nobody else may be using.
+    /// Be alone with a member, which no other task may be using.
     pub(crate) fn using(&self, member: &Member) -> Using {
         let number = member.number;
         let book = Arc::clone(&self.0);

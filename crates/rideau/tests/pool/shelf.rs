@@ -182,7 +182,8 @@ async fn a_replacement_is_spread_over_its_time_and_takes_held_ones_at_their_rele
     assert_eq!(Held::about(&held).generation, 1);
 }
 
-// While the pool is suspended nobody gets anything, not even from the idle cache.
+// While the pool is suspended no take gets anything, not even from the idle
+// cache.
 #[tokio::test(start_paused = true)]
 async fn nothing_is_handed_out_while_the_pool_is_suspended() {
     let rig = Rig::new(2);
@@ -203,7 +204,7 @@ async fn nothing_is_handed_out_while_the_pool_is_suspended() {
     assert!(pool.try_take().is_ok());
 }
 
-// Whether somebody had to ask or not.
+// Whether the take had to ask or not.
 #[tokio::test(start_paused = true)]
 async fn every_take_is_counted_once() {
     let rig = Rig::new(2);

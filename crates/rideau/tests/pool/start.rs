@@ -63,7 +63,7 @@ async fn a_start_that_hangs_is_given_up_and_the_next_one_serves() {
 
 // S13, F9.
 #[tokio::test(start_paused = true)]
-async fn who_waits_is_served_soon_after_starting_works_again() {
+async fn a_waiting_take_is_served_soon_after_starting_works_again() {
     let rig = Rig::new(2);
     rig.on_start(Act::Fail);
     let pool = rig.open(impatient());
@@ -80,7 +80,7 @@ async fn who_waits_is_served_soon_after_starting_works_again() {
     assert_eq!(pool.stats().circuit, Circuit::Closed);
 }
 
-// S14, P7: nobody has to take for it.
+// S14, P7: no take is needed for it.
 #[tokio::test(start_paused = true)]
 async fn a_pool_refills_by_itself_after_an_outage() {
     let rig = Rig::new(3);
@@ -159,7 +159,7 @@ async fn a_refusal_says_why_members_cannot_be_started() {
     drop(held);
 }
 
-// A start that nobody wants any more did not fail.
+// A start that is not wanted any more did not fail.
 #[tokio::test(start_paused = true)]
 async fn a_start_that_was_called_off_is_nobodys_error() {
     let rig = Rig::new(2);
@@ -180,7 +180,7 @@ async fn a_start_that_was_called_off_is_nobodys_error() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_does_not_want_to_wait_for_a_dead_server_is_told_at_once() {
+async fn a_take_that_does_not_want_to_wait_for_a_dead_server_is_told_at_once() {
     let rig = Rig::new(1);
     rig.on_start(Act::Fail);
     let pool = rig.open(PoolOptions {
@@ -230,7 +230,7 @@ async fn a_pool_that_a_valve_keeps_small_starts_with_as_many() {
     assert_eq!(pool.unwrap().stats().members.idle, 2);
 }
 
-// P12: nobody waits for it any more, but it was begun.
+// P12: no take waits for it any more, but it was begun.
 #[tokio::test(start_paused = true)]
 async fn a_cancelled_take_does_not_cancel_its_start() {
     let rig = Rig::new(1);

@@ -11,7 +11,7 @@ use tokio::time::{sleep, timeout};
 
 use crate::rig::{Act, MS, Rig, S, Told, options, settle};
 
-/// Poll once, as nobody in particular.
+/// Poll once, without a task to wake.
 pub(crate) fn poll<F: Future + Unpin>(future: &mut F) -> Poll<F::Output> {
     Pin::new(future).poll(&mut Context::from_waker(Waker::noop()))
 }
@@ -43,7 +43,7 @@ async fn as_many_are_lent_as_there_are_and_the_last_released_is_taken_first() {
 
 // S3: pooler answers "none" while the member is being started.
 #[tokio::test(start_paused = true)]
-async fn who_waits_at_a_pool_that_can_grow_gets_the_new_member() {
+async fn a_take_that_waits_at_a_pool_that_can_grow_gets_the_new_member() {
     let rig = Rig::new(1);
     rig.on_start(Act::After(20 * MS));
     let pool = rig.open(options(0, 1));
@@ -78,7 +78,7 @@ impl Wake for Count {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_polled_last_is_woken_however_often_it_polled() {
+async fn the_task_that_polled_last_is_woken_however_often_it_polled() {
     let rig = Rig::new(1);
     let pool = rig.start(options(1, 1)).await;
     let held = pool.try_take().unwrap();
@@ -95,7 +95,7 @@ async fn who_polled_last_is_woken_however_often_it_polled() {
     assert!(matches!(poll(&mut take), Poll::Ready(Ok(_))));
 }
 
-// S10, P5, P6: who is over the limit is refused at once.
+// S10, P5, P6: a take over the limit is refused at once.
 #[tokio::test(start_paused = true)]
 async fn ten_wait_in_order_and_the_eleventh_is_refused() {
     let rig = Rig::new(1);
@@ -126,7 +126,7 @@ async fn ten_wait_in_order_and_the_eleventh_is_refused() {
 
 // S10, P11: whatever the manager does.
 #[tokio::test(start_paused = true)]
-async fn who_waited_as_long_as_it_wanted_never_gets_a_member() {
+async fn a_take_that_waited_as_long_as_it_wanted_never_gets_a_member() {
     let rig = Rig::new(1);
     rig.on_start(Act::After(S));
     let pool = rig.open(options(0, 1));
@@ -145,7 +145,7 @@ async fn who_waited_as_long_as_it_wanted_never_gets_a_member() {
 
 // S11, P12, F1: the member goes to the next, whenever the first leaves.
 #[tokio::test(start_paused = true)]
-async fn a_take_dropped_before_at_or_after_the_hand_over_costs_nobody_anything() {
+async fn a_take_dropped_before_at_or_after_the_hand_over_costs_no_other_anything() {
     let rig = Rig::new(1);
     let pool = rig.start(options(1, 1)).await;
     for moment in ["before", "at", "after"] {
@@ -282,7 +282,7 @@ async fn options_that_make_no_sense_are_refused_and_change_nothing() {
     let pool = rig.start(options(1, 2)).await;
     let before = pool.options();
     let held = pool.take().await.unwrap();
-    // F17: nobody who holds a member notices a bad change.
+    // F17: no holder of a member notices a bad change.
     for wrong in [
         PoolOptions {
             starts_max: 0,

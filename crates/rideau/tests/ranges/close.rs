@@ -50,7 +50,7 @@ fn what_was_decided_before_the_end_is_safe_after_it() {
 }
 
 #[test]
-fn an_end_under_load_lets_everybody_go() {
+fn an_end_under_load_lets_every_thread_go() {
     let rig = Rig::new();
     let ranges = rig.open();
     let has_begun = AtomicBool::new(false);
@@ -70,7 +70,7 @@ fn an_end_under_load_lets_everybody_go() {
                     thread::yield_now();
                 }
                 ranges.close();
-                // Whoever closes returns when it is closed.
+                // Each close returns when it is closed.
                 assert!(matches!(
                     reserve(&ranges, "sync").wait(),
                     Err(Failed::Closed)

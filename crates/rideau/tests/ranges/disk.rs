@@ -74,7 +74,7 @@ fn after_a_failed_sync_or_write_nothing_more_is_told() {
 }
 
 #[test]
-fn a_disk_that_is_full_for_a_moment_costs_nobody_an_answer() {
+fn a_disk_that_is_full_for_a_moment_costs_no_caller_an_answer() {
     for call in ["write", "sync"] {
         for at in 1..12 {
             let folder = Folder::quick();

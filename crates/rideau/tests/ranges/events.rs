@@ -45,7 +45,7 @@ async fn events_come_in_order_with_their_numbers() {
 }
 
 #[tokio::test]
-async fn nobody_hears_of_what_is_not_safe() {
+async fn no_watcher_hears_of_what_is_not_safe() {
     let rig = Rig::new();
     let ranges = rig.open();
     let mut events = ranges.watch();
@@ -105,7 +105,7 @@ async fn an_end_is_noticed_without_traffic() {
 }
 
 #[tokio::test]
-async fn who_is_to_decide_hears_of_an_end_and_can() {
+async fn a_watcher_that_is_to_decide_hears_of_an_end_and_can() {
     let mut rig = Rig::new();
     rig.options.ranges[0].1.on_expire = OnExpire::Notify;
     let ranges = rig.open();
@@ -120,7 +120,7 @@ async fn who_is_to_decide_hears_of_an_end_and_can() {
 }
 
 #[tokio::test]
-async fn who_is_slow_learns_how_much_was_missed() {
+async fn a_slow_watcher_learns_how_much_was_missed() {
     let rig = Rig::new();
     let ranges = rig.open();
     let mut events = ranges.watch();

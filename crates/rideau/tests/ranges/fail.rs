@@ -1,4 +1,5 @@
-//! A store that fails: nobody is told what is not safe, and nobody waits for it.
+//! A store that fails: no caller is told what is not safe, and none waits for
+//! it.
 
 use std::thread;
 
@@ -17,7 +18,7 @@ const FAULTS: [(Fault, &str); 4] = [
 ];
 
 #[test]
-fn everybody_who_waits_for_a_failed_append_hears_of_it() {
+fn every_task_that_waits_for_a_failed_append_hears_of_it() {
     for (fault, wanted) in FAULTS {
         let rig = Rig::new();
         let ranges = rig.open();
@@ -40,7 +41,7 @@ fn everybody_who_waits_for_a_failed_append_hears_of_it() {
         let ranges = rig.open();
         let values = values(&ranges);
         match fault {
-            // Nobody was told, and yet it happened: it dies at its own end.
+            // No caller was told, and yet it happened: it dies at its own end.
             Fault::Append(Left::Whole) => assert!(values.contains(&safe.value)),
             _ => assert_eq!(values, [safe.value], "{fault:?}"),
         }
@@ -112,7 +113,7 @@ fn what_was_safe_before_a_failure_is_told_after_it() {
 }
 
 #[test]
-fn who_was_opened_before_another_is_fenced_off() {
+fn ranges_opened_before_others_are_fenced_off() {
     let rig = Rig::new();
     let old = rig.open();
     let kept = reserved(&old, "sync");
@@ -154,7 +155,7 @@ impl Store for Panics {
 }
 
 #[test]
-fn nobody_waits_for_a_thread_that_panicked() {
+fn no_task_waits_for_a_thread_that_panicked() {
     let options = Rig::new().options;
     let ranges = Ranges::open(Box::new(Panics), options).unwrap();
     let said = words(reserve(&ranges, "sync").wait());
@@ -177,7 +178,7 @@ fn a_log_longer_than_a_store_takes_in_one_piece_is_written_in_several() {
         ..Ask::new(&prefer)
     };
     let hold = rig.platter.hold();
-    // Nobody waits, as a client may who sends one after the other.
+    // No task waits, as with a client that sends one after the other.
     let untils: Vec<_> = (0..3)
         .map(|_| ranges.reserve(&ask).into_parts().1)
         .collect();
@@ -206,7 +207,7 @@ fn ranges_that_do_not_fit_are_refused_in_words() {
 }
 
 #[test]
-fn a_log_that_nobody_understands_is_refused_in_words() {
+fn a_log_that_is_not_understood_is_refused_in_words() {
     let rig = Rig::new();
     let mut store = rig.platter.open();
     store.load(&mut |_| Ok(())).unwrap();

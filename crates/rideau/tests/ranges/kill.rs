@@ -12,7 +12,7 @@ use crate::stage::{Folder, Rng};
 
 const KILLS: u64 = 200;
 
-/// What somebody was told of a value.
+/// What a caller was told of a value.
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct Told {
     fence: u64,
@@ -100,7 +100,7 @@ impl Model {
         self.begun[thread] = Begun::Nothing;
     }
 
-    /// Nobody gets what another has, unless that one is giving it back.
+    /// No caller gets what another has, unless that one is giving it back.
     fn reserved(&mut self, who: &str, value: u128, fence: u64) {
         if let Some(other) = self.told.get(&value) {
             assert!(self.is_released(value, other.fence), "{value} twice");
@@ -139,7 +139,7 @@ impl Model {
         for (value, told) in &self.told {
             match found.get(value) {
                 Some(seen) if seen == told => (),
-                // It was written to, and nobody was told.
+                // It was written to, and no caller was told.
                 Some(seen) if seen.fence == told.fence => {
                     assert!(
                         self.is_updated(*value, seen),

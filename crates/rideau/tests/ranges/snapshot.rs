@@ -16,7 +16,7 @@ fn small() -> Rig {
     rig
 }
 
-/// Wait for the thread to do something that nobody else can wait for.
+/// Wait for the thread to do something that has no other signal.
 fn until(what: impl Fn() -> bool) {
     let begun = Instant::now();
     while !what() {

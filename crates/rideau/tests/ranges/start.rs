@@ -55,8 +55,8 @@ fn traffic(rig: &Rig) -> Vec<Seen> {
     held(&ranges)
 }
 
-/// Where a value lies in memory, and when its end was noticed, is nobody's
-/// business; and of a cancelled one nobody asks when it began.
+/// Where a value lies in memory, and when its end was noticed, does not matter;
+/// nor does when a cancelled one began.
 fn compared(seen: &[Seen]) -> Vec<Seen> {
     let mut seen = seen.to_vec();
     for one in &mut seen {
@@ -85,7 +85,7 @@ fn a_restart_finds_exactly_what_was_acknowledged() {
 }
 
 #[test]
-fn a_crash_loses_nothing_but_what_nobody_was_told() {
+fn a_crash_loses_only_what_no_caller_was_told() {
     let rig = Rig::new();
     let before = traffic(&rig);
     let ranges = rig.open();

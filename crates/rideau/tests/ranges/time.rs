@@ -41,9 +41,9 @@ fn setting_the_wall_clock_changes_nothing_while_running() {
     }
 }
 
-/// Somebody holds a value for ten hours. After one of them `running` happens,
-/// and something is written; after another the process ends, `between` happens,
-/// and an hour later the next starts. The value ends at most so early or late.
+/// A value is held for ten hours. After one of them `running` happens, and
+/// something is written; after another the process ends, `between` happens, and
+/// an hour later the next starts. The value ends at most so early or late.
 fn check(early: Duration, late: Duration, running: impl Fn(&Rig), between: impl Fn(&Rig)) {
     for is_orderly in [true, false] {
         let rig = Rig::new();
@@ -124,7 +124,7 @@ fn a_wall_clock_that_is_fast_after_a_reboot_ends_things_early_by_that() {
 #[test]
 fn a_wall_clock_that_is_slow_after_a_reboot_makes_ends_late_by_the_time_down() {
     for seconds in [-3_600, -1_000_000_000] {
-        // Two hours of which nobody knows: what was last written is one old.
+        // Two hours that are not known: what was last written is one old.
         let late = HOUR * 2 + LATE;
         check(
             Duration::ZERO,

@@ -55,7 +55,7 @@ fn every_change_of_a_sync_value_is_told_only_when_it_is_safe() {
         ranges.claim(77, &Change::new(&none)).into_parts().1,
         ranges.cancel(which, fence).into_parts().1,
         ranges.release(reservation.value, None).into_parts().1,
-        // That nobody holds it is news too.
+        // That it is not held is news too.
         ranges.lookup(which).into_parts().1,
     ];
     for (at, until) in untils.iter().enumerate() {
@@ -186,7 +186,7 @@ async fn tasks_await_their_answers() {
 }
 
 #[test]
-fn who_polls_often_is_woken_once() {
+fn a_task_that_polls_often_is_woken_once() {
     let rig = Rig::new();
     let ranges = rig.open();
     let hold = rig.platter.hold();
@@ -239,7 +239,7 @@ async fn a_dropped_guard_gives_its_value_back() {
 }
 
 #[tokio::test]
-async fn a_guard_that_lost_its_value_takes_it_from_nobody() {
+async fn a_guard_that_lost_its_value_takes_it_from_no_holder() {
     let rig = Rig::new();
     let ranges = rig.open();
     let prefer = anywhere(&ranges, "sync");
@@ -254,7 +254,7 @@ async fn a_guard_that_lost_its_value_takes_it_from_nobody() {
 }
 
 #[test]
-fn who_asks_again_with_a_unique_key_waits_for_the_first_answer() {
+fn a_second_ask_with_a_unique_key_waits_for_the_first_answer() {
     let rig = Rig::new();
     let ranges = rig.open();
     let prefer = anywhere(&ranges, "sync");

@@ -58,7 +58,7 @@ fn release(ranges: &Ranges, one: Reservation) {
 }
 
 #[test]
-fn who_came_first_gets_what_comes_back_and_is_woken() {
+fn the_first_waiter_gets_what_comes_back_and_is_woken() {
     for class in ["sync", "claimed", "memory"] {
         let (_rig, ranges, held) = full(class);
         let mut first = wait(&ranges, HOUR);
@@ -74,7 +74,7 @@ fn who_came_first_gets_what_comes_back_and_is_woken() {
         assert_eq!(got.value, held[1].value);
         assert!(got.fence > held[1].fence);
         assert!(poll(&mut second).is_pending());
-        // Who comes just now does not overtake it.
+        // An ask that comes just now does not overtake it.
         release(&ranges, got);
         assert!(matches!(
             ranges.reserve(&Ask::new(&anywhere(&ranges, "few"))).wait(),
@@ -143,7 +143,7 @@ fn too_many_are_refused_with_numbers() {
 }
 
 #[test]
-fn ranges_that_go_close_or_fail_tell_who_waits() {
+fn ranges_that_go_close_or_fail_tell_waiting_tasks() {
     let (_rig, ranges, _) = full("sync");
     let mut waits = wait(&ranges, HOUR);
     ranges.remove_range(ranges.range("few").unwrap()).unwrap();

@@ -54,7 +54,7 @@ impl Server {
         server
     }
 
-    /// Where to connect. The server shows `name` for those who do.
+    /// Where to connect. The server shows `name` for these connections.
     pub(crate) fn config(&self, name: &str) -> Config {
         let mut config = Config::new();
         config.host("127.0.0.1").port(self.port);
@@ -65,7 +65,7 @@ impl Server {
         config
     }
 
-    /// Somebody who looks on.
+    /// A connection that looks on.
     pub(crate) async fn observer(&self) -> Observer {
         let connected = self.config("observer").connect(NoTls).await;
         let (client, connection) = connected.expect("the server is ready");
@@ -73,7 +73,8 @@ impl Server {
         Observer(client)
     }
 
-    /// Shut down at once, without waiting for anybody to leave, and start again.
+    /// Shut down at once, without waiting for clients to leave, and start
+    /// again.
     pub(crate) async fn restart(mut self) -> Self {
         run(&mut self.stopping("fast"));
         until("the server has ended", async || {

@@ -22,9 +22,9 @@ pub(crate) async fn until(what: &str, mut done: impl AsyncFnMut() -> bool) {
     }
 }
 
-/// A port that nobody listened on a moment ago.
+/// A port that no process listened on a moment ago.
 ///
-/// Not one of those that the system gives to whoever connects: somebody who
+/// Not one of those that the system gives to connecting clients: a client that
 /// tries to reach a server that is down would one day get its port, and talk to
 /// itself.
 pub(crate) fn free_port() -> u16 {

@@ -51,13 +51,13 @@ impl Server {
         self.wait_until_ready().await
     }
 
-    /// Somebody who looks on.
+    /// A connection that looks on.
     pub(crate) async fn observer(&self) -> Observer {
         let connection = self.client().get_multiplexed_async_connection().await;
         Observer(connection.expect("the server is ready"))
     }
 
-    /// For those who are not counted.
+    /// For connections that are not counted.
     fn client(&self) -> Client {
         Client::open(("127.0.0.1", self.port)).expect("it is an address")
     }
@@ -89,7 +89,7 @@ fn serve(folder: &Path, port: u16) -> Running {
 pub(crate) struct Observer(MultiplexedConnection);
 
 impl Observer {
-    /// How many are connected, but for those who look on.
+    /// How many are connected, but for those that look on.
     pub(crate) async fn count(&mut self) -> usize {
         let clients = self.clients().await;
         let database = format!(" db={DATABASE} ");

@@ -8,8 +8,8 @@ use std::process::Command;
 
 use rideau_testing::command;
 
-/// Whom a server runs as that refuses to be run by root: itself if we are
-/// somebody else, and the user that its package made if not.
+/// The user that a server runs as which refuses to be run by root: our own if
+/// that is not root, and the user that its package made if it is.
 #[derive(Clone, Copy)]
 pub(crate) struct Unprivileged(Option<(u32, u32)>);
 

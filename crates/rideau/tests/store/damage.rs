@@ -109,7 +109,7 @@ fn a_flipped_byte_elsewhere_is_refused_or_did_no_harm() {
 }
 
 #[test]
-fn a_batch_that_nobody_was_told_of_may_be_torn_anywhere() {
+fn a_batch_that_no_caller_was_told_of_may_be_torn_anywhere() {
     let (image, held) = image(false);
     // What the disk looks like when the process ends before the answer: the
     // batch is in the log, and the mark is as it was before.
@@ -163,7 +163,7 @@ fn a_batch_that_nobody_was_told_of_may_be_torn_anywhere() {
 }
 
 #[test]
-fn a_whole_batch_that_nobody_was_told_of_is_kept() {
+fn a_whole_batch_that_no_caller_was_told_of_is_kept() {
     let (image, _) = image(false);
     let folder = Folder::quick();
     folder.copy(&image);

@@ -130,7 +130,7 @@ fn a_piece_that_is_too_large_is_refused_and_harms_nothing() {
 }
 
 #[test]
-fn who_does_not_understand_a_piece_stops_the_start() {
+fn a_piece_that_is_not_understood_stops_the_start() {
     check(|open| {
         let (mut store, _) = loaded(open);
         store.append(b"one").unwrap();

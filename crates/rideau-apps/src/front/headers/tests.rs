@@ -64,7 +64,7 @@ const CLAIMED: [(&str, &str); 7] = [
 ];
 
 #[test]
-fn a_stranger_is_not_believed_about_whom_it_asks_for() {
+fn a_stranger_is_not_believed_about_the_client_it_asks_for() {
     let headers = passed(&CLAIMED, false);
     assert_eq!(said(&headers, "x-forwarded-for"), Some("10.0.0.9"));
     assert_eq!(said(&headers, "x-forwarded-proto"), Some("https"));
@@ -76,7 +76,7 @@ fn a_stranger_is_not_believed_about_whom_it_asks_for() {
 }
 
 #[test]
-fn one_who_is_trusted_is_added_to() {
+fn the_headers_of_a_trusted_peer_are_added_to() {
     let headers = passed(&CLAIMED, true);
     assert_eq!(said(&headers, "x-forwarded-for"), Some("1.1.1.1, 10.0.0.9"));
     assert_eq!(said(&headers, "x-forwarded-proto"), Some("ftp"));
@@ -140,7 +140,7 @@ fn our_own_names_and_their_disguises_are_dropped() {
 }
 
 #[test]
-fn who_does_not_say_whom_it_asks_for_is_helped() {
+fn a_request_without_a_host_gets_one() {
     assert_eq!(said(&passed(&[], false), "host"), Some("localhost"));
 }
 

@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn who_was_freed_first_is_taken_first() {
+    fn the_value_freed_first_is_taken_first() {
         let mut queue = Queue::default();
         for value in [5, 9, 1, 7] {
             assert_eq!(queue.push(value), None);
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_freed_again_goes_to_the_end() {
+    fn a_value_freed_again_goes_to_the_end() {
         let mut queue = Queue::default();
         queue.push(1);
         queue.push(2);

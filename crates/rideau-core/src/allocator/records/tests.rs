@@ -212,7 +212,7 @@ fn instants_are_rounded_up_to_milliseconds() {
 }
 
 #[test]
-fn a_key_of_everybody_costs_no_more_than_one_of_one() {
+fn a_key_of_all_values_costs_no_more_than_one_of_one() {
     let mut records = Records::new(1);
     let (key, count) = (b"gateway/1", 100_000_u32);
     let keys = [Key {

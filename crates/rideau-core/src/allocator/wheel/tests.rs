@@ -91,7 +91,7 @@ fn check_named(wheel: &mut Wheel, model: &mut BTreeSet<(u64, u32)>, now: u64) {
 }
 
 #[test]
-fn who_wakes_when_told_sleeps_most_of_the_time() {
+fn a_caller_that_wakes_when_told_sleeps_most_of_the_time() {
     let mut wheel = Wheel::new();
     let due = Instant::from_nanos(7 * YEAR + 12_345);
     wheel.push(due, Slot(9));

@@ -104,7 +104,7 @@ fn a_rolling_restart_without_headroom_makes_room_itself() {
 }
 
 #[test]
-fn an_immediate_restart_waits_for_nobody() {
+fn an_immediate_restart_waits_for_no_session() {
     check(
         "",
         &[""],
@@ -206,7 +206,7 @@ fn a_process_with_old_code_that_was_disabled_does_not_come_back() {
 
 // F30
 #[test]
-fn closing_serves_who_can_be_served_and_refuses_who_needs_a_start() {
+fn closing_serves_asks_that_can_be_served_and_refuses_asks_that_need_a_start() {
     check(
         "max=2",
         &["", "", "min=0"],

@@ -25,9 +25,9 @@ fn starts_that_fail_are_tried_ever_more_seldom() {
     );
 }
 
-// 1.7: only those whom nobody can serve.
+// 1.7: only the asks that no process can serve.
 #[test]
-fn a_failed_start_refuses_nobody_who_can_be_served() {
+fn a_failed_start_refuses_no_ask_that_can_be_served() {
     check(
         "",
         &[""],
@@ -124,9 +124,9 @@ fn one_that_could_never_be_reached_has_failed_to_start() {
     );
 }
 
-// Whoever ends a process says nothing of how its start went.
+// A kill says nothing of how the start went.
 #[test]
-fn one_that_somebody_kills_has_not_failed_to_start() {
+fn a_process_that_is_killed_has_not_failed_to_start() {
     check(
         "",
         &["uptime=5000 min=1 max=2"],

@@ -1,4 +1,5 @@
-//! Room: how many processes there are, who gets one started, and who goes.
+//! Room: how many processes there are, which app gets one started, and which
+//! one goes.
 
 use super::stage::check;
 
@@ -93,7 +94,7 @@ fn an_app_that_grows_leaves_others_their_only_process() {
 
 // F16: but a cold one that is worth far less is.
 #[test]
-fn an_app_that_grows_takes_a_process_nobody_has_asked_for_in_long() {
+fn an_app_that_grows_takes_a_process_not_asked_for_in_long() {
     check(
         "max=2 starve=1000",
         &["", ""],
@@ -155,7 +156,7 @@ fn a_start_waits_while_others_end() {
 
 // S6, F17
 #[test]
-fn one_who_starves_gets_room_from_the_app_with_most() {
+fn an_app_that_starves_gets_room_from_the_app_with_most() {
     check(
         "max=3 starve=5000",
         &["", "concurrency=1", ""],
@@ -178,7 +179,7 @@ fn one_who_starves_gets_room_from_the_app_with_most() {
     );
 }
 
-// F17: nobody is robbed for the least that an app should have.
+// F17: no app loses a process for the least that another should have.
 #[test]
 fn the_least_an_app_has_is_its_own() {
     check(
@@ -242,10 +243,10 @@ fn lowering_the_limit_lets_go_of_idle_ones_at_once_and_of_others_as_they_end() {
     check("max=10 starts=2", &["", ""], &story);
 }
 
-// Too few of its own are no reason to take another's only process; somebody who
+// Too few of its own are no reason to take another's only process; an ask that
 // waits is.
 #[test]
-fn who_asks_for_an_app_that_has_too_few_does_not_wait_longer_for_that() {
+fn an_ask_for_an_app_that_has_too_few_does_not_wait_longer_for_that() {
     check(
         "max=1",
         &["", "min=1"],
@@ -263,7 +264,7 @@ fn who_asks_for_an_app_that_has_too_few_does_not_wait_longer_for_that() {
 
 // F14
 #[test]
-fn an_app_whose_starts_fail_takes_nobody_s_room() {
+fn an_app_whose_starts_fail_takes_no_room_of_others() {
     check(
         "max=2",
         &["", ""],

@@ -24,7 +24,7 @@ pub(crate) fn check(limits: &str, apps: &[&str], story: &str) {
     script::check(&mut House::new(limits, apps), story);
 }
 
-/// Apps, who waits for them, and who has a session.
+/// Apps, the asks that wait for them, and the asks that have a session.
 pub(crate) struct House {
     pub(crate) apps: Apps<Name>,
     limits: Limits,

@@ -40,7 +40,7 @@ pub(crate) fn parse(words: &str) -> Result<Options, OptionError> {
     Options::parse(Settings::parse(&words)?)
 }
 
-/// A pool, and who holds what.
+/// A pool, and which take holds which member.
 pub(crate) struct House {
     pub(crate) pool: Pool<Name>,
     /// What making the pool brought about, until the script asks for it.

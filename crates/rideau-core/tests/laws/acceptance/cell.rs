@@ -5,7 +5,7 @@ use rideau_core::Rng;
 pub(crate) const MS: u64 = 1_000_000;
 pub(crate) const SECOND: u64 = 1000 * MS;
 
-/// Servers, and those who want them.
+/// Servers, and the asks for them.
 #[derive(Clone, Debug)]
 pub(crate) struct Cell {
     pub(crate) servers: u32,
@@ -37,7 +37,7 @@ pub(crate) enum Load {
     /// Three times as many as can be served for so long, and then few for three
     /// times as long.
     Bursts(u64),
-    /// Twice as many for so long, and then nobody for as long.
+    /// Twice as many for so long, and then none for as long.
     OnOff(u64),
     /// From a tenth to three times.
     Ramp,
@@ -47,7 +47,7 @@ pub(crate) enum Load {
     Recovery,
 }
 
-/// What those do who come.
+/// What the askers do.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) enum Asker {
     /// Wait as long as they may.
@@ -77,7 +77,7 @@ impl Cell {
         }
     }
 
-    /// A serve is of use to one who did not name its wait within this time.
+    /// A serve is of use to an ask that did not name its wait within this time.
     pub(crate) fn useful_within(&self) -> u64 {
         (5 * self.hold).max(500 * MS)
     }

@@ -19,16 +19,16 @@ pub(crate) enum Law {
     Blind,
 }
 
-/// What became of those who came.
+/// What became of the askers.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Run {
     pub(crate) came: usize,
-    /// Asks of all who came: more than they are if some came again.
+    /// Asks of all askers: more than there are askers if some came again.
     pub(crate) asks: usize,
     pub(crate) useful: usize,
     pub(crate) shed: usize,
     pub(crate) hopeless: usize,
-    /// The waits of those who were served.
+    /// The waits of the asks that were served.
     pub(crate) waits: Vec<u64>,
     /// Served later than is of use.
     pub(crate) late: usize,
@@ -227,7 +227,7 @@ impl Sim<'_> {
         }
     }
 
-    /// Nobody is shed by the law who was promised its wait, or whom it protects.
+    /// The law sheds no ask that was promised its wait, or that it protects.
     fn check(&mut self, reason: Reason, len: usize, sent: u64, now: u64) {
         let is_told = matches!(self.cell.asker, Asker::Told(_));
         match (self.law, reason) {

@@ -1,5 +1,5 @@
-//! Apps as plain lists: what each process is doing, who waits, who has a
-//! session.
+//! Apps as plain lists: what each process is doing, which asks wait, which have
+//! a session.
 //!
 //! The model decides nothing. It is told the inputs, judges every effect in its
 //! order, and compares what it counts with what the machine says.
@@ -148,7 +148,7 @@ impl Model {
         process.doing == Doing::Ready && open < most && !(options.one_each && process.finished > 0)
     }
 
-    /// Somebody begins a session.
+    /// An ask begins a session.
     pub(crate) fn grant(&mut self, app: AppId, session: Session) {
         let process = self.at(session.id.process).clone();
         assert_eq!(process.app, app);
@@ -253,7 +253,7 @@ impl Model {
         }
     }
 
-    /// Nobody is served before one who came earlier and is as free to go.
+    /// No ask is served before one that came earlier and is as free to go.
     fn check_turn(&mut self, app: AppId, granted: &Waiter, ended: &[u64]) {
         let now = self.now;
         let app = self.app(app);
@@ -419,7 +419,7 @@ impl Model {
         assert!(!has_room || !app.waiters.iter().any(is_free), "I4");
     }
 
-    /// Who was refused at once was so for a reason.
+    /// An ask that was refused at once was so for a reason.
     pub(crate) fn judge_refusal(&mut self, app: AppId, reason: Reason) {
         let is_open = !self.is_closing && self.apps.iter().any(|it| it.id == app && !it.is_removed);
         assert_eq!(reason == Reason::Closed, !is_open);

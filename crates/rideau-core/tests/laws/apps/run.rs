@@ -306,7 +306,7 @@ impl Run {
         self.after(&effects);
     }
 
-    /// Somebody does something to a process.
+    /// An operator does something to a process.
     fn operate(&mut self) {
         let mut all = self.model.ids(|_| true);
         all.push(ProcessId(999_999));
@@ -389,7 +389,7 @@ impl Run {
         self.add();
     }
 
-    /// Time passes, and whoever drives the machine is late, or not.
+    /// Time passes, and the driver of the machine is late, or not.
     fn pass_time(&mut self) {
         let until = self.now + self.dice.step();
         let is_late = self.dice.chance(20);
@@ -415,8 +415,8 @@ impl Run {
         assert!(next.is_none_or(|next| next > self.now), "it would spin");
     }
 
-    /// Everything that was begun goes well, and nobody asks any more: everybody
-    /// is answered.
+    /// Everything that was begun goes well, and no new ask comes: every ask is
+    /// answered.
     pub(crate) fn come_to_rest(&mut self) {
         self.tell(|| "come to rest".into());
         for app in self.model.apps.clone() {

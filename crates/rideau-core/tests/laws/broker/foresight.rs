@@ -141,7 +141,7 @@ impl Foresight {
         self.settle(side);
     }
 
-    /// The one whose turn it is and who is still there.
+    /// The waiter whose turn it is and that is still there.
     fn serve(&mut self, side: Side) -> Option<Waiter> {
         loop {
             let waiter = self.pop(side)?;

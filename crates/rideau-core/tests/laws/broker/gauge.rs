@@ -17,9 +17,9 @@ pub(super) struct Gauge {
     /// When the first unread input came, and the longest delay of any.
     since: Instant,
     delay: Duration,
-    /// When options changed last: nobody is due before that.
+    /// When options changed last: no meter is due before that.
     changed: Instant,
-    /// Since when nobody older came to the active side.
+    /// Since when no older waiter came to the active side.
     pub(super) empty: Instant,
 }
 

@@ -1,6 +1,6 @@
-//! Everybody who waits, in two lists, and what may happen to them.
+//! All waiting asks and offers, in two lists, and what may happen to them.
 //!
-//! Whom a law sheds the model takes from the broker, and checks that the law
+//! What a law sheds the model takes from the broker, and checks that the law
 //! may. Everything else it knows.
 
 use std::cell::Cell;
@@ -13,7 +13,7 @@ use rideau_core::{Flow, Instant, Reason, Refusal, Reply, Side, Tag, Ticket};
 
 use super::scripts::FLOWS;
 
-/// How to answer one who came; the census counts those that still exist.
+/// How to answer an ask or offer; the census counts those that still exist.
 #[derive(PartialEq, Debug)]
 pub(super) struct Visitor {
     pub(super) id: usize,
@@ -21,7 +21,7 @@ pub(super) struct Visitor {
     pub(super) _census: Rc<()>,
 }
 
-/// One who came, as the model knows it.
+/// An ask or offer, as the model knows it.
 #[derive(Clone, Debug)]
 pub(super) struct Waiter {
     pub(super) id: usize,
@@ -34,7 +34,7 @@ pub(super) struct Waiter {
     pub(super) gone: Rc<Cell<bool>>,
 }
 
-/// Something that was said to somebody, by their numbers.
+/// Something that an ask or offer was told, by their numbers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Told {
     Match { ask: usize, offer: usize },
@@ -47,7 +47,8 @@ pub(super) struct Model {
     pub(super) active: Side,
     pub(super) closed: bool,
     pub(super) now: Instant,
-    /// Who is taken from the queue by this input, maybe before others are shed.
+    /// The waiters that this input takes from the queue, maybe before others
+    /// are shed.
     taken: Vec<usize>,
 }
 
@@ -56,7 +57,7 @@ pub(super) struct Half {
     pub(super) waiting: Vec<Waiter>,
     pub(super) options: queue::Options,
     lines: Lines,
-    /// The least that a standing queue has allowed anybody.
+    /// The least wait that a standing queue has allowed.
     allowed: Duration,
     came: u64,
     matched: u64,
@@ -64,7 +65,7 @@ pub(super) struct Half {
     shed: [u64; Reason::ALL.len()],
 }
 
-/// Who stands in one line.
+/// Which waiters stand in one line.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Lines {
     One,
@@ -94,14 +95,14 @@ impl Model {
         &mut self.halves[at(side)]
     }
 
-    /// Somebody came, whether to wait or not.
+    /// An ask or offer came, whether to wait or not.
     pub(super) fn come(&mut self, side: Side, newcomer: Waiter) {
         let half = self.half(side);
         half.came += 1;
         half.waiting.push(newcomer);
     }
 
-    /// Somebody withdrew.
+    /// An ask or offer was withdrawn.
     pub(super) fn cancel(&mut self, id: usize) -> (Side, Waiter) {
         let side = self.side_of(id).expect("who withdraws has waited");
         let half = self.half(side);
@@ -124,8 +125,8 @@ impl Model {
         self.taken = effects.iter().flat_map(taken).collect();
     }
 
-    /// Check and carry out what the broker said; `newcomer` is who has just
-    /// come.
+    /// Check and carry out what the broker said; `newcomer` is the waiter that
+    /// has just come.
     pub(super) fn hear(
         &mut self,
         effect: Effect<Visitor, Visitor>,
@@ -271,7 +272,8 @@ impl Model {
                 Shedding::CoDel { target, .. } | Shedding::BoundedCoDel { target, .. },
             ) => waited >= target && is_oldest && spared,
             (Reason::Bound, Shedding::BoundedCoDel { wait_max, .. }) => {
-                // Who would be served is judged too, and that may be the newest.
+                // The waiter that would be served is judged too, and that may
+                // be the newest.
                 waited > wait_max && (is_oldest || half.is_served(id)) && spared
             }
             (Reason::MinDelay, Shedding::MinDelay { target, .. }) => waited > target * 2 && spared,
@@ -341,7 +343,7 @@ impl Half {
         (self.lines != Lines::Unknown).then(|| line.collect())
     }
 
-    /// It is one's turn, those aside who were shed before.
+    /// It is this waiter's turn, apart from those shed before.
     fn is_served(&self, id: usize) -> bool {
         self.line_of(id)
             .is_none_or(|line| match self.options.order {
@@ -352,7 +354,7 @@ impl Half {
     }
 
     /// When the oldest asked: the oldest of each line, of which the broker
-    /// takes the first that was sent, or anybody.
+    /// takes the first that was sent, or any.
     fn oldest(&self) -> Vec<Instant> {
         let sent = self.waiting.iter().map(|waiter| waiter.sent);
         match self.lines {

@@ -26,13 +26,13 @@ pub(super) struct Script {
 #[derive(Clone, Debug)]
 pub(super) enum Input {
     Come(Visit),
-    /// Cancel somebody who waits, or anybody who ever came.
+    /// Cancel a waiting ask or offer, or any that ever came.
     Cancel {
         waits: bool,
         pick: usize,
     },
     CancelTag(Tag),
-    /// Somebody who waits is gone, and nobody says so.
+    /// A waiting ask or offer is gone, and is not cancelled.
     Die(usize),
     Advance,
     Change(Options),
@@ -41,7 +41,7 @@ pub(super) enum Input {
     Close,
 }
 
-/// Somebody who comes.
+/// An ask or offer that comes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Visit {
     pub(super) side: Side,

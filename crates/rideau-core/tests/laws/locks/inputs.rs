@@ -24,7 +24,7 @@ pub(crate) enum Input {
     Release(Index),
     /// A holder gives back, and tells it later.
     Slip(Index),
-    /// Who gave back and saw the mark tells it now.
+    /// A holder that gave back and saw the mark tells it now.
     Tell,
     Cancel(Index),
     CancelTag(u64),

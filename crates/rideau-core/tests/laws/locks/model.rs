@@ -12,7 +12,7 @@ use rideau_core::queue::Options;
 use crate::hall::Guest;
 use crate::plain::Plain;
 
-/// One who asks.
+/// One ask.
 pub(crate) type Name = usize;
 
 /// What an input brings about, in order; waits are in nanoseconds.
@@ -27,14 +27,14 @@ pub(crate) enum Said {
     Shed(Name, Reason, u64),
     Gone(Name),
     Left(Name),
-    /// What one who does not wait took, if anything.
+    /// What an ask that does not wait took, if anything.
     Took(Option<u64>),
 }
 
 pub(crate) struct Model {
     options: Options,
     lines: Vec<Line>,
-    /// When everybody asked.
+    /// When each ask was made.
     sent: Vec<u64>,
     gone: Rc<RefCell<HashSet<Name>>>,
     pub(crate) held: u64,
@@ -47,7 +47,7 @@ pub(crate) struct Model {
 struct Line {
     claim: Claim,
     plain: Plain,
-    /// Which line this was to get somebody.
+    /// Lines that had got an ask by then, this one included.
     turn: u64,
 }
 
@@ -153,7 +153,7 @@ impl Model {
         }
     }
 
-    /// Somebody who waits goes before one who asks for this and came at `sent`.
+    /// A waiting ask goes before one that asks for this and came at `sent`.
     fn must_wait(&self, claim: Claim, sent: u64) -> bool {
         self.lines.iter().any(|line| {
             let older = line.age().is_some_and(|(oldest, _)| oldest <= sent);

@@ -1,4 +1,4 @@
-//! The count of a key as threads see it: anybody gives units back at any
+//! The count of a key as threads see it: a holder gives units back at any
 //! moment, and comes to the lines only if it saw the mark.
 
 use std::cell::{RefCell, RefMut};
@@ -7,7 +7,7 @@ use std::rc::Rc;
 use rideau_core::Rng;
 use rideau_core::locks::{Claim, Count, Full, Grant};
 
-/// What is one atomic word in earnest, and those who hold what it counts.
+/// What is one atomic word in earnest, and the holders of what it counts.
 pub(crate) struct Word {
     pub(crate) held: u64,
     pub(crate) fence: u64,

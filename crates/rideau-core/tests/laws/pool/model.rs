@@ -1,5 +1,5 @@
-//! A pool as plain lists: what each member is doing, who waits in which order,
-//! and what may happen to whom.
+//! A pool as plain lists: what each member is doing, which takes wait in which
+//! order, and what may happen to each of them.
 //!
 //! The model decides nothing that follows from chance. It is told the inputs,
 //! judges every effect in its order, and says afterwards what should have
@@ -18,7 +18,7 @@ pub(crate) enum Doing {
     Starting(Instant),
     /// It has just come: from a start, a check or a holder.
     Here,
-    /// As before, but nobody may have it before a check.
+    /// As before, but it is not granted before a check.
     Doubtful,
     /// As before, and it has to go.
     Over,
@@ -117,7 +117,7 @@ impl Model {
 
     pub(crate) fn change(&mut self, options: Options) {
         if self.options.queue.fair.is_some() && options.queue.fair.is_none() {
-            // Who waited in many lines stands in one by age.
+            // Takes that waited in many lines stand in one by age.
             for line in &mut self.lines {
                 line.sort_by_key(|it| (it.sent, it.name));
             }
@@ -350,7 +350,7 @@ impl Model {
         let is_stale = match self.of(slot, id).doing {
             Doing::Doubtful => true,
             Doing::Idle(since) => {
-                // Who came just now counts too.
+                // The take that came just now counts too.
                 assert!(waits + 1 > self.checking(), "one check for each who waits");
                 self.is_stale(since)
             }

@@ -1,4 +1,4 @@
-//! Nobody who waits is overtaken, whatever the law of the queue is.
+//! No waiting take is overtaken, whatever the law of the queue is.
 
 use std::time::Duration;
 
@@ -119,7 +119,8 @@ impl Run {
     }
 
     fn perform(&mut self, at_once: Option<(Grant, Instant)>, effects: Vec<Effect<Name>>) {
-        // Whom the law shed is told last, and was out of the line before.
+        // A take that the law shed is told last, and was out of the line
+        // before.
         for effect in &effects {
             if let Effect::Shed { reply, .. } = effect {
                 self.leave(*reply);
@@ -155,8 +156,8 @@ impl Run {
         self.waiting.remove(at.expect("only who waits is answered"))
     }
 
-    /// One who came at `sent` has a member, and everybody who waited by then had
-    /// one before.
+    /// A take that came at `sent` has a member, and every take that waited by
+    /// then had one before.
     fn grant(&mut self, grant: Grant, sent: Instant) {
         self.held.push(grant.slot);
         let overtaken = self.waiting.iter().find(|it| it.joined < sent);
@@ -195,7 +196,7 @@ fn options(dice: &mut Dice) -> Options {
 }
 
 #[test]
-fn nobody_who_waits_is_overtaken_under_any_law() {
+fn no_waiting_take_is_overtaken_under_any_law() {
     let mut served = 0;
     let cases = u64::from(crate::cases(2_000).cases);
     for seed in 0..cases {

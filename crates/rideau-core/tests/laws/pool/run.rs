@@ -11,7 +11,7 @@ use rideau_core::{Flow, Instant, Machine, Reason, Tag, Ticket};
 use super::inputs::Dice;
 use super::model::{Doing, Input, Mode, Model, Name, Waiter};
 
-/// Nobody sleeps for longer, in nanoseconds.
+/// No sleep is longer, in nanoseconds.
 const HOUR: u64 = 3_600_000_000_000;
 
 pub(crate) struct Run {
@@ -29,7 +29,7 @@ pub(crate) struct Run {
     pace: usize,
     /// Some members are taken without asking.
     has_shelf: bool,
-    /// Nobody takes without waiting.
+    /// Every take waits.
     is_patient: bool,
     is_told: bool,
 }
@@ -86,7 +86,7 @@ impl Run {
         }
     }
 
-    /// With all healthy again, everybody is served or shed, and the floor is
+    /// With all healthy again, every take is served or shed, and the floor is
     /// there.
     pub(crate) fn come_to_rest(&mut self) {
         self.health = 100;
@@ -188,7 +188,7 @@ impl Run {
         }
     }
 
-    /// The members that nobody took come back before every input.
+    /// The lent members that were not taken come back before every input.
     fn drain(&mut self) {
         self.model.now = self.now;
         for member in &mut self.model.members {
@@ -364,7 +364,7 @@ impl Run {
         self.drain();
         self.tell(|| format!("release {slot} {used:?}"));
         let uses_max = self.model.options.uses_max;
-        // Who waits gets nothing unchecked, if so asked.
+        // A waiting take gets nothing unchecked, if so asked.
         let checks_always = self.model.options.check_after == Some(Duration::ZERO);
         let is_to_check = checks_always && self.model.waits() > 0;
         let member = self.model.at(slot);
@@ -504,7 +504,7 @@ impl Run {
         self.learn(Input::Usual, effects);
     }
 
-    /// One who waits is gone, and nobody says so.
+    /// A waiting take is gone, and is not cancelled.
     fn die(&mut self) {
         let waiters: Vec<_> = self.model.lines.iter().flatten().collect();
         if !waiters.is_empty() {
@@ -620,7 +620,7 @@ impl Run {
         assert!(effects.is_empty());
     }
 
-    /// Somebody takes a member without asking.
+    /// A holder takes a lent member without an ask.
     fn use_shelf(&mut self) {
         self.model.now = self.now;
         let lies = |doing| matches!(doing, Doing::Shelf(_));
@@ -639,7 +639,7 @@ impl Run {
         (member.doing, member.uses) = (Doing::Held, member.uses + 1);
     }
 
-    /// A holder gives a member back to where nobody has to ask for it.
+    /// A holder gives a member back to where it is taken without an ask.
     fn release_to_shelf(&mut self, slot: u32) {
         let uses_max = self.model.options.uses_max;
         let may_lend = self.has_shelf && self.pool.may_lend();
@@ -653,7 +653,7 @@ impl Run {
     }
 }
 
-/// Somebody was refused for whom a start may be tried.
+/// A take was refused for which a start may be tried.
 fn is_tried(reason: Reason) -> bool {
     !matches!(reason, Reason::Closed | Reason::Suspended)
 }

@@ -1,5 +1,5 @@
-//! A regulator as slow as it is plain: a list of those who wait, a list of
-//! those who hold, and the slow model of a valve.
+//! A regulator as slow as it is plain: a list of waiting asks, a list of
+//! holders, and the slow model of a valve.
 
 use std::cell::RefCell;
 use std::collections::HashSet;
@@ -12,7 +12,7 @@ use rideau_core::{Instant, Lead, Reason};
 
 use crate::valves::model::Model as Valve;
 
-/// One who asks.
+/// One ask.
 pub(crate) type Name = usize;
 
 /// What an input brings about, in order.

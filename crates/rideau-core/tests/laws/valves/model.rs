@@ -432,7 +432,7 @@ impl State {
 }
 
 impl Rounds {
-    /// Who got a lease in this very instant is in the new round.
+    /// An ask that got a lease in this very instant is in the new round.
     fn begin(&mut self, now: Instant) {
         self.round += 1;
         for (round, _) in self.leases.iter_mut().filter(|(_, since)| *since == now) {

@@ -130,7 +130,7 @@ impl House {
     }
 }
 
-/// Names of apps with a process; who is worth least makes room.
+/// Names of apps with a process; the app that is worth least makes room.
 struct Pool {
     here: Vec<u32>,
     worth: EvictionScore,

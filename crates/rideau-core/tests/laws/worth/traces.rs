@@ -7,7 +7,7 @@ use rideau_core::{Instant, Rng};
 
 pub(crate) const APPS: usize = 100;
 
-/// Somebody asks for an app.
+/// A request for an app.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Request {
     pub(crate) app: u32,
@@ -23,8 +23,8 @@ pub(crate) struct Trace {
 }
 
 enum Kind {
-    /// Everybody asks by themselves, and the app of rank r is asked for as
-    /// often as `1 / r^exponent` says.
+    /// Each request is independent, and the app of rank r is asked for as often
+    /// as `1 / r^exponent` says.
     Alone {
         exponent: f64,
         /// Requests until two apps change ranks.
@@ -66,7 +66,7 @@ const PHASES: Kind = Kind::Alone {
     phase: Some(7500),
 };
 
-/// Requests a second where everybody asks alone.
+/// Requests a second where each request is independent.
 const RATE: f64 = 4.0;
 /// How unequal apps are where people visit them.
 const VISITS_EXPONENT: f64 = 1.0;

@@ -148,7 +148,7 @@ async fn a_panic_behind_multi_is_one_answer_of_all() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_wants_no_answer_is_told_of_no_panic() {
+async fn a_client_that_wants_no_answer_is_told_of_no_panic() {
     let place = Place::new("").await;
     let mut wire = place.connect();
     for when in ["NOW", "LATER", "AFTER"] {

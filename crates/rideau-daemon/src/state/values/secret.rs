@@ -251,7 +251,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_ticket_is_read_by_who_gave_it_and_by_nobody_else() {
+    fn a_ticket_is_read_with_its_own_secret_and_no_other() {
         let (ours, theirs) = (Secret::random(), Secret::random());
         for (value, fence) in [(0, 0), (u128::MAX, u64::MAX), (0xffff_0a14_0307, 17)] {
             let ticket = ours.ticket(value, fence).to_string();

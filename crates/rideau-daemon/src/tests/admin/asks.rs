@@ -59,7 +59,7 @@ async fn a_key_may_have_slashes_and_a_no_is_a_conflict() {
 }
 
 #[tokio::test]
-async fn two_who_meet_say_goodbye() {
+async fn two_sessions_that_meet_say_goodbye() {
     let server = Server::start(CONFIG).await;
     let (asker, worker) = (server.session("").await, server.session("").await);
     let (ask, offer) = tokio::join!(
@@ -90,7 +90,7 @@ async fn two_who_meet_say_goodbye() {
 }
 
 #[tokio::test]
-async fn who_hangs_up_while_it_waits_gives_its_place_up() {
+async fn a_client_that_hangs_up_while_it_waits_gives_its_place_up() {
     let server = Server::start(CONFIG).await;
     let session = server.session("").await;
     let header = format!("Rideau-Session: {session}");
@@ -148,7 +148,7 @@ async fn a_session_outlives_a_wait_that_is_longer_than_its_time() {
 }
 
 #[tokio::test]
-async fn who_did_not_hear_the_answer_asks_again_with_the_same_id() {
+async fn a_client_that_did_not_hear_the_answer_asks_again_with_the_same_id() {
     let server = Server::start(CONFIG).await;
     let session = server.session("").await;
     let body = r#"{"id":"order-7"}"#;
@@ -191,7 +191,7 @@ async fn mistakes_are_told_in_sentences() {
 }
 
 #[tokio::test]
-async fn nobody_new_is_served_while_the_server_stops() {
+async fn no_new_ask_is_served_while_the_server_stops() {
     let server = Server::start(CONFIG).await;
     let session = server.session("").await;
     let lock = server.ask(&session, "/v1/lock/k", "").await;

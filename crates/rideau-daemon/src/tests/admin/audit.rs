@@ -1,5 +1,5 @@
-//! Every change over HTTP leaves an event that says who made it, and so does every try
-//! of somebody who may not.
+//! Every change over HTTP leaves an event that says who made it, and so does
+//! every try of a user who may not.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;

@@ -272,7 +272,7 @@ async fn asks(server: &Server) -> Vec<Call> {
         delete("/v1/sessions/{id}", &close, 404),
         post("/v1/take/{pool}", "/v1/take/pg", "", 400),
     ];
-    // Meetings need two, so here nobody comes; one more that meets is above.
+    // Meetings need two, so here no peer comes; one more that meets is above.
     let met = [("/v1/ask/{broker}", &ask), ("/v1/offer/{broker}", &offer)];
     for (_, reply) in met {
         assert_eq!(reply.status, 200, "{reply:?}");

@@ -1,4 +1,4 @@
-//! Who is let in.
+//! Which clients are let in.
 
 use std::fmt::Write;
 
@@ -163,7 +163,7 @@ async fn every_answer_tells_browsers_to_be_careful() {
 }
 
 #[tokio::test]
-async fn nobody_sees_names_that_it_may_not_use() {
+async fn no_user_sees_names_that_it_may_not_use() {
     let users = with_users().replace("[\"pool:nothing\"]", "[\"pool:nothing\", \"lock:mine/*\"]");
     let config = users.replace(
         "\"@pool\", \"session\"",

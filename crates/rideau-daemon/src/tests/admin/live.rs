@@ -1,4 +1,4 @@
-//! What is told to those who watch.
+//! What watchers are told.
 
 use serde_json::Value;
 use tokio::io::{AsyncBufReadExt, BufReader, Lines};
@@ -6,7 +6,7 @@ use tokio::net::TcpStream;
 
 use crate::tests::admin::web::{CONFIG, LONG, Server};
 
-/// Samples every few milliseconds, so that nobody has to wait.
+/// Samples every few milliseconds, so that no test has to wait.
 const QUICK: &str = "[server]\nhistory = { fine = \"10s@10ms\" }\n";
 
 struct Watcher(Lines<BufReader<TcpStream>>);

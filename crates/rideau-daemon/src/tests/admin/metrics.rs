@@ -206,7 +206,7 @@ async fn foreign_releases_are_counted_by_user_and_library() {
 }
 
 #[tokio::test]
-async fn brokers_show_who_was_first_and_whether_they_refuse() {
+async fn brokers_show_which_side_was_first_and_whether_they_refuse() {
     let server = Server::start(BUSY).await;
     let session = server.session("").await;
     let ask = server.ask(&session, "/v1/ask/work", r#"{"wait_ms":5000}"#);
@@ -267,7 +267,7 @@ async fn a_broker_that_refuses_on_purpose_says_so() {
             congested = of(&read, "rideau_broker_congested", "crowded").max(congested);
             chance = of(&read, "rideau_broker_drop_probability", "guarded").max(chance);
             assert!(chance <= 1.0, "{chance}");
-            // Meters look when somebody comes.
+            // Meters look when an ask comes.
             let ask = "POST /v1/ask/guarded";
             server.send(ask, &[&session], r#"{"now":true}"#).await;
         }

@@ -27,7 +27,7 @@ fn basic(user: &str) -> String {
     format!("Authorization: Basic {text}")
 }
 
-/// Who may, in few words.
+/// The users who may, in few words.
 fn said(who: &[&str]) -> String {
     let is_every = ALLOWED.iter().all(|word| who.contains(word));
     let strangers = who.iter().filter(|who| !ALLOWED.contains(who)).copied();
@@ -40,7 +40,7 @@ fn said(who: &[&str]) -> String {
     }
 }
 
-/// A session of whoever logs in so; none if it may have none.
+/// A session of the user who logs in so; none if it may have none.
 async fn session(server: &Server, login: &str) -> Option<String> {
     let body = "{\"ttl_ms\": 3600000}";
     let reply = server.send("POST /v1/sessions", &[login], body).await;
@@ -91,7 +91,7 @@ async fn each_right_opens_the_routes_that_it_should() {
     let routes = routes(&open).await;
     let mut opened: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     let none = || "Authorization: none".to_owned();
-    // The last says nothing of who it is, not even that.
+    // The last has no login, not even an empty one.
     let mut who: Vec<(&str, &Server, String)> = vec![
         ("open", &open, none()),
         ("nobody", &server, none()),
@@ -100,7 +100,8 @@ async fn each_right_opens_the_routes_that_it_should() {
     for (at, word) in ALLOWED.iter().enumerate() {
         who.push((word, &server, basic(&format!("u{at}"))));
     }
-    // Asks belong to sessions, so everybody has one; then each right is tried alone.
+    // Asks belong to sessions, so every user has one; then each right is tried
+    // alone.
     let mut sessions = Vec::new();
     for (_, server, login) in &who {
         sessions.push(session(server, login).await.unwrap_or_default());

@@ -99,7 +99,7 @@ fn is_told(server: &Server, user: &str, why: &Value) {
 }
 
 #[tokio::test]
-async fn nobody_watches_on_when_users_come() {
+async fn no_stream_goes_on_when_users_come() {
     let server = Server::start(CONFIG).await;
     let mut watcher = Watcher::open(&server, "/api/v1/events").await;
     apply(&server, None);

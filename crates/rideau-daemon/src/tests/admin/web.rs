@@ -19,8 +19,8 @@ use tokio::task::JoinHandle;
 /// Nothing here takes so long unless it hangs.
 pub(crate) const LONG: Duration = Duration::from_secs(20);
 
-/// Two members, one broker, one regulator, one unit of any key, and an app that nobody
-/// asked for yet.
+/// Two members, one broker, one regulator, one unit of any key, and an app that
+/// got no request yet.
 pub(crate) const CONFIG: &str = concat!(
     r#"
 [pool.pg]

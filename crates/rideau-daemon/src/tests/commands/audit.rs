@@ -1,5 +1,5 @@
 //! Every change leaves an event that says who made it, and so does every try of
-//! somebody who may not.
+//! a user who may not.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};

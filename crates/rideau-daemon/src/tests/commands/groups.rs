@@ -42,7 +42,7 @@ fn offer(peer: &mut Peer, broker: &str, value: &str) {
 }
 
 #[test]
-fn whoever_asks_a_group_meets_an_offer_of_one_of_its_brokers() {
+fn an_ask_of_a_group_meets_an_offer_of_one_of_its_brokers() {
     let server = Server::start(TEXT);
     let (mut workers, mut clients) = (server.connect(), server.connect());
     for broker in ["east", "west", "apart"] {
@@ -92,7 +92,7 @@ fn the_better_of_two_brokers_is_asked_and_both_are_shown() {
 }
 
 #[test]
-fn a_group_of_brokers_is_for_those_who_may_use_it() {
+fn a_group_of_brokers_is_for_users_who_may_use_it() {
     let hash = hash();
     let server = Server::start(&format!(
         "{TEXT}

@@ -1,5 +1,5 @@
 //! Keys keep the rules of the config: how many there may be, how long they are
-//! known, where one waits for them, and what is counted of those who came.
+//! known, where asks wait for them, and what is counted of the asks.
 
 use crate::tests::commands::peer::{Peer, cell};
 use crate::tests::commands::server::Server;
@@ -92,7 +92,7 @@ fn a_thousand_keys_in_turn_are_no_more_than_a_rule_allows() {
 }
 
 #[test]
-fn a_key_that_nobody_holds_is_forgotten_after_its_time() {
+fn a_key_that_is_not_held_is_forgotten_after_its_time() {
     let server = Server::start(RULES);
     let mut peer = server.connect();
     for key in ["brief/1", "long/1"] {
@@ -136,7 +136,7 @@ fn each_rule_has_a_queue_of_its_own() {
 }
 
 #[test]
-fn a_changed_queue_holds_for_those_who_wait_already() {
+fn a_changed_queue_holds_for_asks_that_wait_already() {
     let server = Server::start(RULES);
     let (mut peer, mut other) = (server.connect(), server.connect());
     ticket(&peer.say("LOCK few/1"));

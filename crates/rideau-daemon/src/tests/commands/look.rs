@@ -192,7 +192,7 @@ fn a_no_is_shown_and_explained() {
 }
 
 #[test]
-fn what_nobody_knows_is_explained_as_a_key_that_nobody_holds() {
+fn an_unknown_name_is_explained_as_a_key_that_is_not_held() {
     let server = Server::start("[lock.\"*\"]\n");
     let mut peer = server.connect();
     let said = peer.say("EXPLAIN cda");
@@ -287,7 +287,7 @@ fn numbers_are_in_sections_as_in_redis() {
 }
 
 #[test]
-fn a_limit_counts_whom_it_turned_away() {
+fn a_limit_counts_what_it_turned_away() {
     let text = "[limits]\nsessions_max = 1\nheld_max = 1\nname_len_max = 8\n[lock.\"*\"]\n";
     let server = Server::start(text);
     let mut peer = server.connect();

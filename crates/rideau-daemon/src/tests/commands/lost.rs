@@ -27,7 +27,7 @@ fn remove(server: &Server) {
     }
 }
 
-/// The next answer that nobody asked for comes before.
+/// The next answer; pushes may come before it.
 fn say(peer: &mut Peer, line: &str) -> String {
     peer.send(&line.split(' ').collect::<Vec<_>>());
     loop {
@@ -75,7 +75,7 @@ fn a_loss_is_told_once_and_not_where_it_does_not_belong() {
 }
 
 #[test]
-fn who_names_the_ticket_is_told_by_that() {
+fn a_client_that_names_the_ticket_is_told_by_that() {
     let server = Server::start(PLACES);
     let mut peer = server.connect();
     let ticket = take(&mut peer);
@@ -90,7 +90,7 @@ fn who_names_the_ticket_is_told_by_that() {
 }
 
 #[test]
-fn whoever_is_in_the_session_is_told() {
+fn a_client_in_the_session_is_told() {
     let server = Server::start(PLACES);
     let (mut opener, mut other) = (server.connect(), server.connect());
     let Value::Array(session) = opener.ask(&["SESSION", "OPEN", "TTL", "60000"]) else {
@@ -111,7 +111,7 @@ fn whoever_is_in_the_session_is_told() {
 }
 
 #[test]
-fn a_loss_that_nobody_is_told_of_is_forgotten() {
+fn a_loss_that_no_client_is_told_of_is_forgotten() {
     let server = Server::start(PLACES);
     let mut peer = server.connect();
     take(&mut peer);

@@ -124,7 +124,7 @@ fn all_answers_come_again_after_a_reset() {
 }
 
 #[test]
-fn a_lease_can_be_renewed_by_who_has_not_heard_of_it_yet() {
+fn a_lease_can_be_renewed_before_its_grant_was_heard() {
     let server = Server::start(CONFIG);
     let (mut peer, mut other) = (server.connect(), server.connect());
     let held = ticket(&other.say("REG.ASK size"));
@@ -135,7 +135,7 @@ fn a_lease_can_be_renewed_by_who_has_not_heard_of_it_yet() {
         "{no}"
     );
     assert_eq!(other.say(&format!("REG.DONE {held}")), "+OK");
-    // The answer is there, and nobody has fetched it.
+    // The answer is there, and has not been fetched.
     let renewed = loop {
         let answer = peer.say(&format!("REG.CONTINUE {asked}"));
         if !answer.starts_with("-NOTHELD ") {

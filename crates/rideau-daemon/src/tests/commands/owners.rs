@@ -1,4 +1,5 @@
-//! Whose values are: a fence is of use to its own user only, and nobody else learns it.
+//! Whose values are: a fence is of use to its own user only, and no other user
+//! learns it.
 
 use std::sync::OnceLock;
 
@@ -66,7 +67,7 @@ fn server() -> Server {
 }
 
 #[test]
-fn a_fence_that_is_another_users_counts_for_nobody_else() {
+fn a_fence_that_is_another_users_counts_for_no_other() {
     let server = server();
     let (mut anna, mut bert) = (login(&server, "anna"), login(&server, "bert"));
     for range in ["office", "bound"] {
@@ -166,7 +167,7 @@ fn a_ticket_is_enough_and_counts_with_no_other_fence() {
 }
 
 #[test]
-fn who_has_the_right_range_acts_in_the_holders_place() {
+fn a_user_with_the_right_range_acts_in_the_holders_place() {
     let server = server();
     let (mut anna, mut chris) = (login(&server, "anna"), login(&server, "chris"));
     let (value, _, fence) = reserve(&mut anna, "RESERVE office");
@@ -278,7 +279,7 @@ fn what_a_user_holds_it_gives_back_also_when_it_may_nothing_more() {
 }
 
 #[test]
-fn who_may_take_members_releases_nothing_else() {
+fn a_user_who_may_take_members_releases_nothing_else() {
     let users = users(&[
         ("anna", "\"take\"", "\"pool:cad\""),
         ("bert", "\"@lock\"", "\"*\""),
@@ -381,7 +382,7 @@ fn hidden_ranges_are_named_nowhere_and_answer_as_if_they_were_not_there() {
 }
 
 #[test]
-fn release_by_prefix_is_for_who_has_the_right_range() {
+fn release_by_prefix_is_for_users_with_the_right_range() {
     let server = server();
     let (mut anna, mut chris) = (login(&server, "anna"), login(&server, "chris"));
     reserve(&mut anna, "RESERVE office KEY k-1");

@@ -120,12 +120,12 @@ fn very_many_sessions_are_shown_page_by_page() {
             more.starts_with(&format!("[{left} more: {line} FROM ")),
             "{more}"
         );
-        // Who wants one more page gets it.
+        // A client that wants one more page gets it.
         let next = format!("{line} FROM {}", cursor(rows.last().unwrap()).unwrap());
         let next = peer.ask(&next.split(' ').collect::<Vec<_>>());
         assert!(text(&next).contains(" more: "));
     }
-    // Who says how many knows that there may be more.
+    // A client that says how many knows that there may be more.
     let few = peer.say("SHOW SESSIONS COUNT 3");
     assert!(!few.contains(" more: "), "{few}");
 }
@@ -184,7 +184,8 @@ fn connections_are_listed_page_by_page() {
             rows.iter()
                 .map(|row| row.split(' ').next().unwrap().to_owned()),
         );
-        // The last line is made of words like the others, for those who parse them.
+        // The last line is made of words like the others, for programs that
+        // parse them.
         match more[..] {
             [] => break,
             [more] => {

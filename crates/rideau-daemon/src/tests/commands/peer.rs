@@ -17,13 +17,13 @@ pub(crate) struct Peer {
     is_third: bool,
 }
 
-/// Who says what only the operator may.
+/// The connection that says what only the operator may.
 enum Operator {
-    /// Nobody else.
+    /// There is none.
     None,
-    /// Somebody at this port who has this token, as soon as there is need.
+    /// One to this port with this token, as soon as there is need.
     Token(u16, String),
-    /// Somebody who has connected.
+    /// One that is open.
     Peer(Box<Peer>),
 }
 

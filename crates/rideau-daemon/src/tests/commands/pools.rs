@@ -161,7 +161,7 @@ fn members_are_replaced() {
 }
 
 #[test]
-fn who_is_refused_hears_who_holds_and_no_number_that_nobody_sees() {
+fn a_refused_take_names_the_holder_and_no_number_that_is_not_shown() {
     let server = Server::start("[pool.one]\nmember = { list = [\"CAD-001\"] }\n");
     let (mut anna, mut bert) = (server.connect(), server.connect());
     anna.say("CLIENT SETNAME anna");
@@ -171,7 +171,7 @@ fn who_is_refused_hears_who_holds_and_no_number_that_nobody_sees() {
 }
 
 #[test]
-fn a_value_that_nobody_has_had_is_taken_without_a_wait() {
+fn a_value_that_was_never_held_is_taken_without_a_wait() {
     let server = Server::start(
         "[group.all]\n[pool.cad]\ngroup = \"all\"\nmember = { list = [\"A\", \"B\", \"C\"] }\n",
     );

@@ -41,7 +41,7 @@ fn a_user_has_as_many_connections_as_it_may() {
     let no = "user anna has 2 connections, as many as user.anna.connections_max allows: close";
     busy(&three.say("AUTH anna secret"), no);
     busy(&three.say("HELLO 3 AUTH anna secret"), no);
-    // Who is one of them stays one of them.
+    // A connection that is one of them stays one of them.
     assert_eq!(two.say("AUTH anna secret"), "+OK");
     assert_eq!(now(&server, Quota::Connections), 2);
     assert_eq!(three.say("AUTH ops secret"), "+OK");

@@ -117,7 +117,7 @@ fn what_is_advised_for_a_range_that_is_used_up_is_not_as_it_is() {
 }
 
 #[test]
-fn who_lost_a_value_cannot_touch_what_its_next_holder_has() {
+fn a_client_that_lost_a_value_cannot_touch_what_its_next_holder_has() {
     let server = Server::start(TEXT);
     let mut peer = server.connect();
     let (value, old_ticket, old) = reserve(&mut peer, "RESERVE office TTL 60000");
@@ -185,7 +185,7 @@ fn several_are_had_at_once_or_none_unless_some_will_do() {
 }
 
 #[test]
-fn who_asks_again_gets_the_same_answer() {
+fn a_repeated_ask_gets_the_same_answer() {
     let server = Server::start(TEXT);
     let mut peer = server.connect();
     for option in ["ID order-7", "UNIQUE serial:9"] {
@@ -252,7 +252,7 @@ fn a_certain_value_is_claimed_and_a_taken_one_is_not() {
 }
 
 #[test]
-fn unknown_holders_are_waited_for_and_may_say_who_they_are() {
+fn unknown_holders_are_waited_for_and_may_claim_their_values() {
     let server = Server::start(TEXT);
     let mut peer = server.connect();
     assert_eq!(stat(&mut peer, "old", "quarantined"), "100");
@@ -477,7 +477,7 @@ fn a_value_of_a_connection_that_runs_out_is_forgotten_with_its_next_holder() {
 }
 
 #[test]
-fn who_waits_gets_what_is_given_back() {
+fn a_waiting_ask_gets_what_is_given_back() {
     let server = Server::start(TEXT);
     let mut peer = server.connect();
     let mut tickets = Vec::new();

@@ -227,7 +227,7 @@ fn limits_turn_away_and_are_counted() {
 }
 
 #[test]
-fn what_happens_to_values_is_told_to_who_watches() {
+fn what_happens_to_values_is_told_to_watchers() {
     let server = Server::start(TEXT);
     let mut watcher = server.connect();
     let mut peer = server.connect();

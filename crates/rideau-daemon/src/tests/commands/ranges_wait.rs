@@ -16,7 +16,7 @@ fn blocked(peer: &mut Peer, count: usize) {
 }
 
 #[test]
-fn those_who_wait_are_served_in_the_order_in_which_they_came() {
+fn waiting_asks_are_served_in_the_order_in_which_they_came() {
     let server = Server::start(TEXT);
     let mut peer = server.connect();
     let held = fill(&mut peer, "RESERVE office TTL 60000", 7);
@@ -27,14 +27,14 @@ fn those_who_wait_are_served_in_the_order_in_which_they_came() {
         blocked(&mut peer, count);
         waiters.push(waiter);
     }
-    // The second goes away, and nobody waits for it.
+    // The second goes away, and no other waits for it.
     drop(waiters.remove(1));
     blocked(&mut peer, 2);
     assert_eq!(peer.say(&format!("RELEASE {}", held[4].1)), "+OK");
     let first = format!("[go, {}, ", held[4].0);
     assert!(waiters[0].hear().starts_with(&first));
     assert_eq!(ask(&mut peer, "RESERVE office")[..3], ["none", "0", "7"]);
-    // What runs out goes to who waits as well.
+    // What runs out goes to a waiting ask as well.
     assert!(
         peer.say(&format!("REFRESH {} TTL 1", held[2].1))
             .starts_with("[ok")

@@ -111,7 +111,7 @@ fn a_no_that_comes_later_has_the_same_shape() {
 }
 
 #[test]
-fn who_does_not_want_to_wait_is_told_in_the_same_way() {
+fn an_ask_that_does_not_want_to_wait_is_told_in_the_same_way() {
     let server = Server::start(PLACES);
     let (mut holder, mut peer) = (server.connect(), server.connect());
     ask(&mut holder, "LOCK k PER 2");

@@ -1,8 +1,8 @@
 //! The matrix of rights: every command, and what alone opens it.
 //!
-//! What is expected stands in `rights.txt`, and what there is comes from the table of
-//! commands: a command that is new, or has another right, fails until somebody has
-//! written down who may use it.
+//! What is expected stands in `rights.txt`, and what there is comes from the
+//! table of commands: a command that is new, or has another right, fails until
+//! its author has written down who may use it.
 
 use std::collections::BTreeMap;
 
@@ -87,7 +87,7 @@ fn is_answer(told: &[Value]) -> bool {
     what.ends_with(b"subscribe")
 }
 
-/// Who may, in few words.
+/// The users who may, in few words.
 fn said(who: &[&str]) -> String {
     let is_every = ALLOWED.iter().all(|word| who.contains(word));
     let strangers = who.iter().filter(|who| !ALLOWED.contains(who)).copied();
@@ -147,7 +147,8 @@ fn each_right_opens_what_it_should_and_nothing_else() {
     let open = Server::start(places);
     let calls = calls();
     let mut opened: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
-    // Somebody where there are no users, and nobody where there are.
+    // A client where there are no users, and one without a login where there
+    // are.
     let strangers = [("open", open.stranger()), ("nobody", server.stranger())];
     let users = ALLOWED.iter().enumerate().map(|(at, word)| {
         let mut peer = server.stranger();

@@ -74,8 +74,8 @@ impl Server {
         self.runtime.as_ref().unwrap().spawn(watch);
     }
 
-    /// A connection of anybody. Where there are no users, what needs the operator is
-    /// said on a connection of the operator.
+    /// A connection without a login. Where there are no users, what needs the
+    /// operator is said on a connection of the operator.
     pub(crate) fn connect(&self) -> Peer {
         let peer = self.stranger();
         match self.daemon.config.load().users.is_empty() {
@@ -89,7 +89,7 @@ impl Server {
         }
     }
 
-    /// A connection of anybody, and nothing else.
+    /// A connection without a login, and nothing else.
     pub(crate) fn stranger(&self) -> Peer {
         Peer::new(self.port)
     }

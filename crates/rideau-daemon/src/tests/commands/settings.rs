@@ -157,7 +157,7 @@ fn a_check_finds_nothing_wrong_or_warns() {
 }
 
 #[test]
-fn a_plan_says_what_would_happen_to_who_is_there() {
+fn a_plan_says_what_would_happen_to_holders() {
     let server = Server::start(TEXT);
     let mut peer = server.connect();
     peer.say("TAKE cad");
@@ -321,7 +321,7 @@ fn a_hangup_reads_the_file_again() {
 }
 
 #[test]
-fn who_waits_and_holds_keeps_its_place() {
+fn a_client_that_waits_and_holds_keeps_its_place() {
     let server = Server::start(TEXT);
     let (mut peer, mut other) = (server.connect(), server.connect());
     let mut tickets = Vec::new();

@@ -125,7 +125,7 @@ fn what_one_may_not_use_is_explained_as_if_it_were_not_there() {
 }
 
 #[test]
-fn events_are_told_to_those_who_may_know_of_them() {
+fn events_are_told_to_users_who_may_know_of_them() {
     let server = server();
     let (mut shop, mut ops) = (login(&server, "shop"), login(&server, "ops"));
     assert!(shop.say("SUBSCRIBE rideau:events:pool").starts_with('['));
@@ -160,7 +160,7 @@ fn strangers_neither_see_nor_end_what_the_operator_has() {
     let said = stranger.say(&format!("SESSION ATTACH {session}"));
     assert!(said.starts_with('-'), "{said}");
     assert!(operator.say("SHOW HOLDERS").contains(ticket));
-    // What strangers have is everybody's.
+    // What strangers have belongs to all strangers.
     assert!(stranger.say("SHOW HOLDERS").contains("mine"));
     let own = own.split(", ").find(|word| word.starts_with("l-")).unwrap();
     assert_eq!(stranger.say(&format!("RELEASE {own}")), "+OK");

@@ -198,7 +198,7 @@ fn a_change_leaves_asks_for_a_value_alone_that_may_still_be_had() {
 }
 
 #[test]
-fn a_stream_follows_who_logs_in_on_its_connection() {
+fn a_stream_follows_the_user_who_logs_in_on_its_connection() {
     let server = Server::start(&config(Some(ALL)));
     let (mut ops, mut anna) = (login(&server, "ops"), login(&server, "anna"));
     anna.say("HELLO 3");
@@ -223,7 +223,7 @@ fn a_stream_follows_who_logs_in_on_its_connection() {
 }
 
 #[test]
-fn nobody_watches_on_when_users_come() {
+fn no_stream_goes_on_when_users_come() {
     let text = "[pool.cad]\nmember = { list = [\"A\"] }\n";
     let server = Server::start(text);
     let (mut ops, mut other) = (server.connect(), server.connect());
@@ -268,7 +268,7 @@ fn a_command_that_waits_is_answered_no_when_its_user_may_not_have_it_any_more() 
 }
 
 #[test]
-fn the_right_to_use_a_thing_counts_for_those_who_wait_for_it() {
+fn the_right_to_use_a_thing_counts_for_waiting_asks() {
     for (first, line, right) in WAITS {
         let server = Server::start(&config(Some(ALL)));
         let (mut ops, mut anna) = (login(&server, "ops"), login(&server, "anna"));
@@ -284,7 +284,7 @@ fn the_right_to_use_a_thing_counts_for_those_who_wait_for_it() {
 }
 
 #[test]
-fn who_waits_goes_on_when_others_change() {
+fn a_waiting_ask_goes_on_when_others_change() {
     let server = Server::start(&config(Some(ALL)));
     let (mut ops, mut anna) = (login(&server, "ops"), login(&server, "anna"));
     let ticket = ticket(&ops.ask(&["LOCK", "k"]));

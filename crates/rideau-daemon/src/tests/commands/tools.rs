@@ -48,7 +48,7 @@ fn commands_of_redis_lead_to_what_there_is() {
 }
 
 #[test]
-fn who_unlocks_on_another_connection_learns_which_one_has_it() {
+fn an_unlock_on_another_connection_names_the_one_that_has_it() {
     let server = Server::start(TEXT);
     let (mut one, mut other) = (connected(&server), connected(&server));
     let free = one.say("UNLOCK job");

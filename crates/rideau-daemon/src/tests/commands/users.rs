@@ -67,7 +67,7 @@ fn a_user_who_is_no_more_loses_its_connections_and_sessions() {
 }
 
 #[test]
-fn users_that_come_have_to_be_named_by_those_who_are_there() {
+fn with_new_users_connected_clients_have_to_log_in() {
     let server = Server::start(&config(&[]));
     let mut peer = server.connect();
     peer.ask(&["CONFIG", "APPLY", &config(&[OPS])]);
@@ -100,7 +100,7 @@ fn tickets_of_others_are_not_shown_in_full() {
 }
 
 #[test]
-fn operators_commands_are_not_for_everybody() {
+fn operators_commands_are_not_for_every_user() {
     let server = Server::start(&config(&[OPS, ("anna", "\"@all\"")]));
     let mut anna = login(&server, "anna");
     for (line, right) in [

@@ -52,19 +52,19 @@ fn a_view_counts_over_two_ranges_and_the_hole_between_them() {
     let (_, first, _) = reserve(&mut peer, "RESERVE office TTL 60000");
     let (_, second, _) = reserve(&mut peer, "RESERVE 10.20.0.5 TTL 60000");
     reserve(&mut peer, "RESERVE 10.20.0.13 TTL 60000");
-    // Nobody counts this one: the range goes further than the view.
+    // The view does not count this one: the range goes further than the view.
     reserve(&mut peer, "RESERVE 10.20.0.19 TTL 60000");
     assert_eq!(counted(&mut peer, "floor"), [12, 9, 0, 3]);
     assert_eq!(peer.say(&format!("RELEASE {first}")), "+OK");
     assert_eq!(counted(&mut peer, "floor"), [12, 10, 0, 2]);
-    // Who lost its holder has had one.
+    // A value that lost its holder has had one.
     assert!(peer.say(&format!("CANCEL {second}")).starts_with("[ok"));
     assert_eq!(stat(&mut peer, "office", "detached"), "1");
     assert_eq!(counted(&mut peer, "floor"), [12, 10, 0, 2]);
 }
 
 #[test]
-fn a_view_counts_what_is_quarantined_until_somebody_has_it() {
+fn a_view_counts_what_is_quarantined_until_it_is_held() {
     let server = Server::start(TEXT);
     let mut peer = server.connect();
     assert_eq!(counted(&mut peer, "archive"), [7, 0, 7, 0]);
@@ -133,7 +133,7 @@ fn nothing_can_be_had_of_a_view_and_nothing_ends_with_it() {
 }
 
 #[test]
-fn a_reload_changes_adds_and_removes_views_and_nobody_is_affected() {
+fn a_reload_changes_adds_and_removes_views_and_no_holder_is_affected() {
     let server = Server::of_file(TEXT);
     let mut peer = server.connect();
     let (value, ticket, _) = reserve(&mut peer, "RESERVE office TTL 60000");
@@ -214,7 +214,7 @@ fn views_are_shown_as_a_table() {
 }
 
 #[test]
-fn who_may_use_all_ranges_of_a_view_may_count_it_and_no_other_sees_it() {
+fn a_user_who_may_use_all_ranges_of_a_view_may_count_it_and_no_other_sees_it() {
     let hash = Hash::of(b"secret").unwrap();
     let text = format!(
         "{TEXT}

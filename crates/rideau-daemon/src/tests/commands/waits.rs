@@ -31,7 +31,7 @@ valve = { kind = "open", max = 1 }
 /// The row of its pool, for they are sorted by name.
 const LICENCE: usize = 1;
 
-/// The ticket of somebody who has it, or waits for it.
+/// The ticket of a client that has it, or waits for it.
 fn ticket(answer: &str) -> String {
     let mut words = answer.trim_matches(['[', ']']).split(", ");
     assert!(matches!(words.next(), Some("go" | "await")), "{answer}");

@@ -22,7 +22,7 @@ asks = { kind = "timeout", timeout = "1ms", max = 1 }
 "#;
 
 #[test]
-fn who_subscribes_hears_of_what_happens() {
+fn a_subscriber_hears_of_what_happens() {
     let server = Server::start(TEXT);
     let (mut peer, mut other) = (server.operator(), server.connect());
     assert_eq!(
@@ -90,7 +90,7 @@ fn patterns_are_as_in_redis() {
 }
 
 #[test]
-fn who_listens_can_do_little_else_in_the_second_version() {
+fn a_subscriber_can_do_little_else_in_the_second_version() {
     let server = Server::start(TEXT);
     let mut peer = server.connect();
     peer.say("SUBSCRIBE rideau:events");
@@ -186,7 +186,7 @@ fn starts_that_fail_are_an_event() {
     let (mut peer, mut other) = (server.operator(), server.connect());
     peer.say("SUBSCRIBE rideau:events:pool:pressed");
     other.say("TAKE pressed WAIT 1000");
-    // The start that failed tells first, and then who looks after all pools.
+    // The start that failed tells first, and then the check of all pools.
     let heard = [peer.hear(), peer.hear()].concat();
     assert!(heard.contains("a member could not be started: "), "{heard}");
     assert!(
@@ -217,7 +217,7 @@ fn shedding_is_told_when_it_begins_and_when_it_is_over() {
 }
 
 #[test]
-fn who_promises_to_say_something_and_does_not_is_gone() {
+fn a_client_that_promises_to_say_something_and_does_not_is_gone() {
     let server = Server::start(TEXT);
     let (mut peer, mut other) = (server.connect(), server.connect());
     other.say("SUBSCRIBE rideau:events:client");
@@ -267,7 +267,7 @@ fn a_killed_connection_and_an_expired_session_are_events() {
 }
 
 #[test]
-fn who_does_not_read_is_cut() {
+fn a_client_that_does_not_read_is_cut() {
     let server = Server::start("[limits]\noutput_max = \"1KiB\"\n[lock.\"*\"]\n");
     let mut peer = server.connect();
     peer.say("SUBSCRIBE rideau:events");

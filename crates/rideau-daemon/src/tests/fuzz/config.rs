@@ -159,7 +159,7 @@ fn read(input: &str) -> Result<bool, String> {
 /// A config that is written out is the same when it is read again.
 fn again(config: &Config) -> Tried {
     let text = Source::of(config).text;
-    // Passwords and environments are shown to nobody.
+    // Passwords and environments are never shown.
     let pools = config.pools.iter().map(|pool| &pool.member);
     let has_env = config.apps.iter().any(|app| !app.run.env.is_empty())
         || pools.into_iter().any(|member| match member {

@@ -7,7 +7,7 @@ fn pool(seconds: u32, more: &str) -> String {
 }
 
 #[tokio::test]
-async fn another_program_is_for_those_who_come_and_who_holds_keeps_the_old() {
+async fn another_program_is_for_new_takes_and_a_holder_keeps_the_old() {
     let server = Server::start(&pool(1000, "")).await;
     let mut peer = server.peer().await;
     let taken = peer.take("p").await;

@@ -1,4 +1,5 @@
-//! Processes that cannot be started: who asks is told why, and so is who looks.
+//! Processes that cannot be started: the taker is told why, and so is the
+//! operator.
 
 use crate::tests::members::harness::{Harness, Server, until};
 
@@ -13,7 +14,7 @@ const SENTENCE: &str =
     "`sh` exited with code 3 before it was ready; it said last: no such database";
 
 #[tokio::test]
-async fn whoever_waits_in_vain_is_told_what_the_process_said_last() {
+async fn a_take_that_waits_in_vain_is_told_what_the_process_said_last() {
     let server = Server::start(BROKEN).await;
     let no = server
         .operator()
@@ -29,7 +30,7 @@ async fn whoever_waits_in_vain_is_told_what_the_process_said_last() {
 }
 
 #[tokio::test]
-async fn where_nobody_is_to_wait_for_a_broken_program_nobody_does() {
+async fn where_no_take_is_to_wait_for_a_broken_program_none_does() {
     let server = Server::start(&format!("{BROKEN}fail_fast = true\nfailures = 1")).await;
     let mut peer = server.operator().await;
     peer.ask("TAKE p WAIT 30000").await;
@@ -57,7 +58,7 @@ async fn many_failures_are_one_event() {
 }
 
 #[tokio::test]
-async fn who_is_not_ready_in_time_is_said_to_be_late() {
+async fn a_process_that_is_not_ready_in_time_is_said_to_be_late() {
     let server = Server::start(
         r#"
         [pool.p]

@@ -49,7 +49,8 @@ impl Harness {
     /// The text of a config whose run folder is here.
     pub(crate) fn text(&self, pools: &str) -> String {
         let run_dir = self.run_dir();
-        // On a busy machine a start is slow, and nobody is to be shed for that.
+        // On a busy machine a start is slow, and no take is to be shed for
+        // that.
         let patient = |line: &str| match line.trim_start().starts_with("[pool.") {
             true => format!("{line}\nqueue = \"never\"\n"),
             false => format!("{line}\n"),

@@ -13,7 +13,8 @@ async fn values_come_and_go_while_others_are_held() {
     values.sort();
     assert_eq!(values, ["a", "b"]);
 
-    // Whoever waits gets what is added, and a value that left goes when it comes back.
+    // A waiting take gets what is added, and a value that left goes when it
+    // comes back.
     let mut other = server.peer().await;
     other.send("TAKE licences WAIT 30000").await;
     server.change("[pool.licences]\nmember = { list = [\"b\", \"c\"] }");

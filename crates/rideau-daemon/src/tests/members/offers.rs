@@ -47,7 +47,7 @@ async fn what_a_client_brings_is_lent_until_the_client_goes() {
 }
 
 #[tokio::test]
-async fn an_idle_offer_goes_with_its_client_and_nobody_gets_it() {
+async fn an_idle_offer_goes_with_its_client_and_no_take_gets_it() {
     let server = Server::start(POOLS).await;
     let mut worker = server.peer().await;
     offer(&mut worker, "left", "at-7").await;

@@ -9,7 +9,7 @@ use crate::tests::members::peer::{Answer, Taken};
 
 use rideau_testing::{Signal, signal};
 
-/// Says its number to whoever connects.
+/// Says its number to each client that connects.
 const SERVER: &str = "
 import os, socket, sys
 mode, at = sys.argv[1], sys.argv[2]
@@ -67,31 +67,31 @@ async fn serves(words: &str) -> String {
 }
 
 #[tokio::test]
-async fn who_listens_at_its_socket_is_lent() {
+async fn a_process_that_listens_at_its_socket_is_lent() {
     let value = serves(r#""socket", "{socket}"], ready = "socket""#).await;
     assert!(value.ends_with(".sock"), "{value}");
 }
 
 #[tokio::test]
-async fn who_listens_at_its_port_is_lent() {
+async fn a_process_that_listens_at_its_port_is_lent() {
     let value = serves(r#""port", "{port}"], ready = "port""#).await;
     assert!(value.starts_with("127.0.0.1:2"), "{value}");
 }
 
 #[tokio::test]
-async fn who_says_that_it_is_ready_is_lent() {
+async fn a_process_that_says_that_it_is_ready_is_lent() {
     let value = serves(r#""notify", "{port}"], ready = "notify""#).await;
     assert!(value.starts_with("127.0.0.1:2"), "{value}");
 }
 
 #[tokio::test]
-async fn who_writes_its_address_is_lent() {
+async fn a_process_that_writes_its_address_is_lent() {
     let value = serves(r#""line", "0"], ready = { line = "listening at {address}" }"#).await;
     assert!(value.starts_with("127.0.0.1:"), "{value}");
 }
 
 #[tokio::test]
-async fn who_has_no_address_is_lent_by_its_number() {
+async fn a_process_without_an_address_is_lent_by_its_number() {
     let pool = r#"member = { exec = ["sh", "-c", "exec sleep 1000"], ready = "started" }"#;
     let server = Server::start(&format!("[pool.p]\n{pool}")).await;
     let mut peer = server.peer().await;
@@ -202,7 +202,7 @@ async fn a_process_outlives_a_crash_of_its_holder_where_the_file_says_so() {
 }
 
 #[tokio::test]
-async fn who_does_not_stop_when_it_is_asked_to_is_killed() {
+async fn a_process_that_does_not_stop_when_asked_to_is_killed() {
     let deaf = r#"["sh", "-c", "trap '' INT; echo up; while :; do sleep 1; done"]"#;
     let member =
         format!("member = {{ exec = {deaf}, ready = {{ line = \"up\" }}, stop_signal = \"INT\" }}");

@@ -1,4 +1,4 @@
-//! Who gets in, and who does not.
+//! Which clients get in, and which do not.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use tokio::net::TcpStream;
 use crate::tests::tls::harness::{LONG, Server, USERS, ask, connect};
 
 #[tokio::test]
-async fn whoever_trusts_the_server_is_served_within_tls() {
+async fn a_client_that_trusts_the_server_is_served_within_tls() {
     let server = Server::start("", None).await;
     let mut client = server.client(&server.signer, None).await.unwrap();
     assert_eq!(ask(&mut client, "PING").await, "+PONG");
@@ -44,7 +44,7 @@ async fn the_name_in_a_certificate_is_the_user() {
 }
 
 #[tokio::test]
-async fn a_certificate_of_nobody_we_know_has_to_say_more() {
+async fn a_certificate_of_an_unknown_user_is_not_enough() {
     let clients = signer("orders");
     let server = Server::start(USERS, Some(&clients)).await;
     let nobody = papers("nobody", &clients);
@@ -54,7 +54,7 @@ async fn a_certificate_of_nobody_we_know_has_to_say_more() {
 }
 
 #[tokio::test]
-async fn without_a_certificate_of_the_right_signer_nobody_gets_in() {
+async fn without_a_certificate_of_the_right_signer_no_client_gets_in() {
     let clients = signer("clients");
     let server = Server::start(USERS, Some(&clients)).await;
     // The same names, and another key.

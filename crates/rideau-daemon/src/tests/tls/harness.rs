@@ -78,7 +78,7 @@ impl Server {
         Self::start_within(config, clients, LONG).await
     }
 
-    /// One that cuts who has not got in by then.
+    /// One that cuts clients that have not got in by then.
     pub(crate) async fn start_within(
         config: &str,
         clients: Option<&Signer>,
@@ -153,7 +153,7 @@ pub(crate) async fn connect(
 }
 
 /// Send a line as people type it, and read one line of the answer. Nothing is
-/// what comes from who has hung up.
+/// what comes from a server that has hung up.
 pub(crate) async fn ask(stream: &mut (impl AsyncRead + AsyncWrite + Unpin), line: &str) -> String {
     if stream
         .write_all(format!("{line}\r\n").as_bytes())

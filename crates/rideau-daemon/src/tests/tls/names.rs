@@ -7,7 +7,7 @@ use tokio_rustls::rustls::pki_types::CertificateDer;
 
 use crate::tls::common_name;
 
-/// A certificate with this subject, signed by somebody of another name.
+/// A certificate with this subject, signed by an issuer of another name.
 fn with(subject: DistinguishedName) -> CertificateDer<'static> {
     let mut params = CertificateParams::new(Vec::new()).unwrap();
     params.distinguished_name = subject;

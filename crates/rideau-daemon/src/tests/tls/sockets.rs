@@ -1,4 +1,4 @@
-//! Sockets in the file system, where the system says who comes.
+//! Sockets in the file system, where the system says which user comes.
 
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::sync::Arc;
@@ -57,7 +57,7 @@ async fn a_connection_that_begins_anew_is_still_one_of_its_user() {
 }
 
 #[tokio::test]
-async fn whom_the_file_does_not_name_has_to_log_in() {
+async fn a_user_whom_the_file_does_not_name_has_to_log_in() {
     let folder = Folder::new();
     let about = std::fs::metadata(&folder.0).unwrap();
     start(&folder, about.uid() + 1).await;

@@ -53,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_was_first_is_known_of_every_match() {
+    fn the_side_that_was_first_is_known_of_every_match() {
         let (mut asks, mut offers) = (Histogram::default(), Histogram::default());
         let mut matched = |ask, offer| {
             asks.record(Duration::from_millis(ask));

@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn who_says_how_many_is_told_of_more_only_if_there_was_no_room() {
+    fn a_request_with_a_count_is_told_of_more_only_if_there_was_no_room() {
         let page = Page {
             count: 4,
             is_counted: true,

@@ -9,7 +9,7 @@ fn both<'a>(locks: &'a Locks<u8>, [first, second]: [&'a u8; 2], capacity: u64) -
 }
 
 #[test]
-fn of_two_who_want_both_keys_one_gets_both() {
+fn of_two_threads_that_want_both_keys_one_gets_both() {
     let ends = explore_within(FEW, || {
         let locks = Locks::new();
         let other = locks.clone();
@@ -26,7 +26,7 @@ fn of_two_who_want_both_keys_one_gets_both() {
 }
 
 #[test]
-fn nobody_who_wants_both_keys_is_refused_while_both_are_free() {
+fn no_take_of_both_keys_is_refused_while_both_are_free() {
     let ends = explore_within(FEW, || {
         let locks = Locks::new();
         let other = locks.clone();
@@ -39,7 +39,7 @@ fn nobody_who_wants_both_keys_is_refused_while_both_are_free() {
 }
 
 #[test]
-fn who_takes_one_key_after_the_other_never_finds_half_of_a_pair() {
+fn a_take_of_one_key_after_the_other_never_finds_half_of_a_pair() {
     let ends = explore_within(ALL, || {
         let locks = Locks::new();
         let _known = [KEY, OTHER].map(|key| locks.handle(key));
@@ -81,17 +81,17 @@ fn seen(
 const WHOLE: [[u64; 2]; 3] = [[0, 0], [0, 1], [1, 1]];
 
 #[test]
-fn who_looks_at_keys_never_sees_half_of_a_pair() {
+fn a_look_at_keys_never_sees_half_of_a_pair() {
     assert_eq!(seen(|locks, handle| locks.held(handle.key())), WHOLE);
 }
 
 #[test]
-fn who_looks_at_handles_never_sees_half_of_a_pair() {
+fn a_look_at_handles_never_sees_half_of_a_pair() {
     assert_eq!(seen(|_, handle| handle.held()), WHOLE);
 }
 
 #[test]
-fn who_is_refused_is_never_told_half_of_a_pair() {
+fn a_refused_take_is_never_told_half_of_a_pair() {
     // It never fits, so that only the number is seen.
     let refused = |_: &Locks<u8>, handle: &LockHandle<u8>| handle.acquire(0).unwrap_err().held;
     assert_eq!(seen(refused), WHOLE);
@@ -99,7 +99,7 @@ fn who_is_refused_is_never_told_half_of_a_pair() {
 
 /// A unit comes back, one comes to wait for it, and a pair takes it.
 #[test]
-fn a_pair_never_takes_behind_the_back_of_who_comes_to_wait() {
+fn a_pair_never_takes_unseen_by_a_thread_that_comes_to_wait() {
     let ends = explore_within(MANY, || {
         let locks = Locks::new();
         let held = locks.acquire_owned(KEY, 1, 1).unwrap();
@@ -128,7 +128,7 @@ fn a_pair_never_takes_behind_the_back_of_who_comes_to_wait() {
 
 /// The line of a key stands still while a pair takes of it.
 #[test]
-fn a_pair_and_who_waits_share_what_comes_back() {
+fn a_pair_and_a_waiter_share_what_comes_back() {
     let ends = explore_within(ALL, || {
         let locks = Locks::new();
         let held = locks.acquire_owned(KEY, 1, 1).unwrap();

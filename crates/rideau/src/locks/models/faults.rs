@@ -18,7 +18,7 @@ fn ordinal(lock: &Result<Lock<'_, u8>, Full>) -> u64 {
 /// Two for each of two back-ends, then of three, then of two again: three of
 /// four are held when two more holders come, fill, grow, fill, shrink and fill.
 #[test]
-fn a_limit_that_grows_and_shrinks_lets_nobody_in_beyond() {
+fn a_limit_that_grows_and_shrinks_lets_no_holder_in_beyond() {
     let ends = explore_within(ALL, || {
         let (locks, handle, first) = held_key(3);
         let other = handle.clone();
@@ -102,7 +102,7 @@ fn refusals_beside_a_release_never_let_two_in() {
 /// L3: a release did not see the bucket that was made meanwhile, and made room
 /// in the first, for a caller that sees only that.
 #[test]
-fn who_sees_one_bucket_never_gets_in_while_the_second_is_used() {
+fn a_take_that_sees_one_bucket_never_gets_in_while_the_second_is_used() {
     let ends = explore_within(SOME, || {
         let (locks, handle, first) = held_key(1);
         let [large, small] = [handle.clone(), handle];
@@ -122,7 +122,7 @@ fn who_sees_one_bucket_never_gets_in_while_the_second_is_used() {
 /// L4: of two callers that met on a fresh key one crashed, and its unit was
 /// lost.
 #[test]
-fn who_meet_on_a_fresh_key_lose_nothing() {
+fn takes_that_meet_on_a_fresh_key_lose_nothing() {
     let ends = explore_within(ALL, || {
         let locks = Locks::new();
         let other = locks.clone();
@@ -140,7 +140,7 @@ fn who_meet_on_a_fresh_key_lose_nothing() {
 
 /// L5: one was refused though at no moment all units were held.
 #[test]
-fn nobody_is_refused_while_a_unit_is_free() {
+fn no_take_is_refused_while_a_unit_is_free() {
     let ends = explore_within(SOME, || {
         let (locks, handle, first) = held_key(1);
         // It is refused rightly, and that must not show.
@@ -162,7 +162,7 @@ fn nobody_is_refused_while_a_unit_is_free() {
 
 /// L6: any caller could release.
 #[test]
-fn nobody_releases_what_another_holds() {
+fn no_owner_releases_what_another_holds() {
     let ends = explore_within(ALL, || {
         let (locks, handle, held) = held_key(1);
         let other = locks.clone();
@@ -201,7 +201,7 @@ fn units_of_any_limit_come_back_whole() {
 /// L8: killed after it was counted, and before it was noted which holder it
 /// belonged to.
 #[test]
-fn who_dies_before_it_is_told_never_keeps_a_unit() {
+fn an_ask_that_dies_before_it_is_told_never_keeps_a_unit() {
     let ends = explore_within(SOME, || {
         let locks = Locks::new();
         let other = locks.clone();
@@ -218,7 +218,7 @@ fn who_dies_before_it_is_told_never_keeps_a_unit() {
 /// L9: killed after it had released and before that was noted, so that it was
 /// released once more.
 #[test]
-fn who_dies_after_a_release_never_releases_twice() {
+fn an_owner_that_dies_after_a_release_never_releases_twice() {
     let ends = explore_within(ALL, || {
         let (locks, handle, first) = held_key(1);
         let mut owner = locks.owner();

@@ -29,7 +29,7 @@ fn held() -> (Locks<u8>, Lock<'static, u8>) {
 }
 
 #[test]
-fn who_comes_to_wait_is_never_missed_by_a_release() {
+fn an_ask_that_comes_to_wait_is_never_missed_by_a_release() {
     let ends = explore_within(ALL, || {
         let (locks, held) = held();
         let other = locks.clone();
@@ -49,7 +49,7 @@ fn who_comes_to_wait_is_never_missed_by_a_release() {
 }
 
 #[test]
-fn who_cancels_never_takes_the_unit_with_it() {
+fn a_cancelled_ask_never_takes_the_unit_with_it() {
     let ends = explore_within(ALL, || {
         let (locks, held) = held();
         let [first, mut second] = [1, 1].map(|capacity| wait(&locks, capacity));
@@ -64,7 +64,7 @@ fn who_cancels_never_takes_the_unit_with_it() {
 }
 
 #[test]
-fn the_last_who_cancels_leaves_the_key_open() {
+fn the_last_cancelled_ask_leaves_the_key_open() {
     let ends = explore_within(ALL, || {
         let (locks, held) = held();
         let only = wait(&locks, 1);
@@ -77,7 +77,7 @@ fn the_last_who_cancels_leaves_the_key_open() {
 }
 
 #[test]
-fn who_only_tries_never_passes_who_waits_and_fits() {
+fn a_try_never_passes_a_waiter_that_fits() {
     let ends = explore_within(ALL, || {
         let (locks, held) = held();
         let mut waiting = wait(&locks, 1);
@@ -93,7 +93,7 @@ fn who_only_tries_never_passes_who_waits_and_fits() {
 
 /// One tries while another comes to wait for the same unit.
 #[test]
-fn who_tries_and_who_comes_to_wait_never_both_hold() {
+fn a_try_and_an_ask_that_comes_to_wait_never_both_hold() {
     let ends = explore_within(ALL, || {
         let locks = locks_with_idle_key();
         let other = locks.clone();
@@ -117,7 +117,7 @@ fn who_tries_and_who_comes_to_wait_never_both_hold() {
 }
 
 #[test]
-fn nobody_waits_for_ever_where_all_is_closed() {
+fn no_ask_waits_for_ever_where_all_is_closed() {
     let ends = explore_within(ALL, || {
         let (locks, held) = held();
         let other = locks.clone();
@@ -131,7 +131,7 @@ fn nobody_waits_for_ever_where_all_is_closed() {
 }
 
 #[test]
-fn who_waits_keeps_its_line_while_others_forget() {
+fn a_waiter_keeps_its_line_while_others_forget() {
     let ends = explore_within(ALL, || {
         let (locks, held) = held();
         let other = locks.clone();
@@ -149,7 +149,7 @@ fn who_waits_keeps_its_line_while_others_forget() {
 }
 
 #[test]
-fn the_sweeper_learns_of_a_key_that_nobody_waits_for_any_more() {
+fn the_sweeper_learns_of_a_key_that_is_not_waited_for_any_more() {
     let ends = explore_within(ALL, || {
         let (locks, held) = held();
         let waiting = wait(&locks, 1);
@@ -165,7 +165,7 @@ fn the_sweeper_learns_of_a_key_that_nobody_waits_for_any_more() {
 
 /// The second sees more, and two come back one after the other.
 #[test]
-fn two_who_wait_get_what_two_give_back() {
+fn two_waiters_get_what_two_give_back() {
     let ends = explore_within(ALL, || {
         let locks = Locks::new();
         let [first, second] = [2, 2].map(|capacity| locks.acquire_owned(KEY, 1, capacity));
