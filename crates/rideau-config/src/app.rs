@@ -83,7 +83,7 @@ section! {
         /// Its variables.
         env: Vec<(String, String)> = Vec::new(), Env, Replaced, usual = "{}",
             sample = r#"{ SHOP_ENV = "production" }"#;
-        /// Whom it runs as, if the server may say so.
+        /// The account it runs as, if the server may choose one.
         user: Option<String> = None, Maybe<Account>, Replaced, usual = "as rideau does",
             sample = r#""www-data""#;
         /// Another group than the user's.
@@ -127,7 +127,7 @@ section! {
 section! { for apps::Options {
     /// Processes that are kept when no requests come.
     min => (min): usize, Number, Live, bounds = (0, PROCESSES_MAX), sample = "1",
-        above = "How many, and who waits.";
+        above = "How many processes, and which requests wait.";
     /// Never more; `"none"`: as many as `[front]` lets it have.
     max => (max): Option<usize>, OrNone<Number>, Live, bounds = (1, PROCESSES_MAX),
         sample = "8";

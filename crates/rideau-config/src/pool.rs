@@ -118,11 +118,11 @@ its user has, by sudo or other programs with a setuid bit, unless `new_privilege
 
 /// What the sample file says of queues.
 const ABOUT_QUEUES: &str = "\
-Who waits. Kinds, each with its own numbers:
+Which takes wait. Kinds, each with its own numbers:
   paced          the default: an ask that names its wait (WAIT) gets it, or at most `wait_cap`
                  (none); the others are shed by age under overload. No other number
   never          no ask is shed
-  timeout        who waited `timeout` (5s)
+  timeout        takes that have waited `timeout` (5s) are shed
   codel          controlled delay: `target` (100ms), `interval` (1s)
   bounded-codel  the same and none over `wait_max` (2 * target) under overload
   min-delay, standing: `target`, `interval`";

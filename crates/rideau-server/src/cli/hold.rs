@@ -33,7 +33,7 @@ pub(crate) struct Take {
 /// Hold units of a key while a command runs, as flock does
 ///
 /// The command finds the ticket in RIDEAU_TICKET, and in RIDEAU_FENCE a number that grows with
-/// each lock: a store that refuses smaller ones is safe from those who hold a lock no more. Unlike
+/// each lock: a store that refuses smaller ones is safe from holders that lost theirs. Unlike
 /// with flock, whatever ends this program frees the lock, and kills the command, but not what that
 /// has started itself or runs as another user by sudo. Ends with the code of the command, or with 3
 /// if the lock could not be had.
