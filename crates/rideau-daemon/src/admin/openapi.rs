@@ -242,7 +242,7 @@ mod tests {
     #[test]
     fn every_route_has_a_name_of_its_own_and_a_tag_that_is_said() {
         let mut ids = BTreeMap::new();
-        for route in ALL.iter().filter(|route| !route.path.starts_with("/test/")) {
+        for route in ALL {
             let (id, path) = (id(route), route.path);
             assert!(id.bytes().all(|byte| byte.is_ascii_alphanumeric()), "{id}");
             assert!(

@@ -78,15 +78,21 @@ const fn about(
     }
 }
 
+/// Routes of the tests, which panic.
+#[rustfmt::skip]
+#[cfg(test)]
+static PLANTED: &[Route] = &[
+    about(Get, "/test/panic", Nothing, "Panic", "", "200:text",
+        |_| Box::pin(async { panic!("planted") })),
+    about(Get, "/test/away", Nothing, "Panic on another thread", "", "200:text",
+        |visit| Box::pin(health::panic_away(visit))),
+];
+#[cfg(not(test))]
+static PLANTED: &[Route] = &[];
+
 /// Every route.
 #[rustfmt::skip]
 pub(super) static ALL: &[Route] = &[
-    #[cfg(test)]
-    about(Get, "/test/panic", Nothing, "Panic", "", "200:text",
-        |_| Box::pin(async { panic!("planted") })),
-    #[cfg(test)]
-    about(Get, "/test/away", Nothing, "Panic on another thread", "", "200:text",
-        |visit| Box::pin(health::panic_away(visit))),
     about(Get, "/", Right("show"), "A page for people; with the operator's token, all of it",
         "?token", "200:html", |visit| Box::pin(status::page(visit))),
     about(Get, "/assets/status.css", Nothing, "How that page looks",
@@ -287,7 +293,7 @@ impl Route {
 /// What answers every request.
 pub(super) fn router(admin: &Arc<Admin>) -> Router {
     let mut router = Router::new();
-    for route in ALL {
+    for route in ALL.iter().chain(PLANTED) {
         let admin = Arc::clone(admin);
         let run = move |names: Result<RawPathParams, _>, request: Request| {
             let admin = Arc::clone(&admin);

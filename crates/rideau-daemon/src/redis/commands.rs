@@ -15,7 +15,7 @@ mod lost;
 mod multi;
 mod page;
 #[cfg(test)]
-mod planted;
+pub(crate) mod planted;
 mod pools;
 mod quiet;
 mod ranges;

@@ -2,7 +2,7 @@
 
 use rideau_resp::Request;
 
-use super::{About, about, tickets};
+use super::{ALL, About, about, tickets};
 use crate::redis::client::{AskArgs, Awaits, Client, CommandError, Next, OnReady, PendingCommand};
 use crate::state::ticket::TicketKind;
 
@@ -14,6 +14,11 @@ pub(super) const PANIC: About = about(
     "Panic at once, while it waits, when it is answered, or after an answer",
     panic,
 );
+
+/// Every command that the program has.
+pub(crate) fn all_but_planted() -> impl Iterator<Item = &'static About> {
+    ALL.iter().filter(|about| about.name != PANIC.name)
+}
 
 fn panic(client: &mut Client, request: Request<'_>) -> Result<Next, CommandError> {
     let wait = |answer| PendingCommand::new("a test", Awaits::Anything, answer);
