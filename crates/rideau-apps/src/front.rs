@@ -10,6 +10,7 @@ mod conn;
 mod error_log;
 mod fast_path;
 mod forward;
+mod guest;
 mod headers;
 mod http1;
 mod http2;

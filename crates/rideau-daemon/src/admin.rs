@@ -6,12 +6,14 @@
 //! that they are, so that both sides have the same rules and the same words.
 
 mod actions;
+mod answer;
 mod apps;
 mod asks;
 mod auth;
 mod config;
 mod entrance;
 mod explain;
+mod fact_json;
 mod grants;
 mod guest;
 mod health;
@@ -19,10 +21,13 @@ mod live;
 mod openapi;
 mod query;
 mod request;
+mod respond;
+mod route;
 mod routes;
 mod shapes;
 mod shown;
 mod status;
+mod tickets;
 mod values;
 
 use std::io;
@@ -52,6 +57,7 @@ use entrance::Entrance;
 use rideau_apps::{IoTimeout, bind};
 use rideau_config::HTTP_CONNECTIONS_MAX;
 use rideau_process::panics;
+use route::Route;
 
 /// Of these, those of one address that have not logged in; as few as
 /// `limits.before_login_max` if that is less.
@@ -83,6 +89,7 @@ const WRITE_WITHIN: Duration = Duration::from_secs(30);
 /// What all requests share.
 struct Admin {
     daemon: Arc<Daemon>,
+    routes: &'static [Route],
     history: Arc<History>,
     known: Known,
     connections: Arc<Semaphore>,
@@ -138,6 +145,7 @@ impl AdminListener {
         });
         let _ended = Ended(samples.abort_handle());
         let admin = Arc::new(Admin {
+            routes: routes::ALL,
             daemon,
             history,
             known: Known::default(),

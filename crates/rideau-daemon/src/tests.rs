@@ -6,4 +6,6 @@ mod admin;
 mod commands;
 mod fuzz;
 mod members;
+mod moment;
+mod panics;
 mod tls;

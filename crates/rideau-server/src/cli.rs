@@ -4,6 +4,7 @@
 //! words that make no sense, 3 for a refusal. A user who runs a command gets the
 //! command's own code.
 
+mod answer;
 mod apps;
 mod bench;
 mod broker;

@@ -45,7 +45,7 @@ impl ProxyRequest {
         let Some(mut line) = self.reuse(&session.process().connections, &Upload::Empty) else {
             return Err(Box::new(Start::Placed(session, began)));
         };
-        line.begin(self.asked(visit).head, Upload::Empty);
+        line.begin(self.asked(visit.early).head, Upload::Empty);
         Ok(FastPath {
             line,
             session,

@@ -371,7 +371,7 @@ impl ProxyRequest {
         mut lost: Option<Lost>,
         tries: &mut Retries,
     ) -> Result<(Said, Box<UpstreamConn>), Failed> {
-        let asked = self.asked(visit);
+        let asked = self.asked(visit.early);
         let connections = &session.process().connections;
         let mut spare = self.spare(&upload);
         if lost.is_none()

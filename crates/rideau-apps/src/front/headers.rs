@@ -11,6 +11,9 @@ use super::ids::Id;
 use crate::http1::fields::{Fields, is, put, put_number, tokens};
 use crate::http1::head::{is_text, is_token, length};
 
+/// How a head ends.
+pub(super) const END: &[u8] = b"\r\n";
+
 pub(super) const REQUEST_ID: &str = "X-Request-Id";
 pub(super) const COLD: &str = "X-Rideau-Cold";
 pub(super) const ERROR: &str = "X-Rideau-Error";
@@ -392,4 +395,9 @@ fn put_start(out: &mut Vec<u8>, came: Duration) {
 /// Write how long a body is.
 pub(super) fn put_length(out: &mut Vec<u8>, len: u64) {
     put_number(out, CONTENT_LENGTH, len);
+}
+
+/// A head that more can be added to.
+pub(super) fn open(head: &[u8]) -> &[u8] {
+    head.strip_suffix(END).unwrap_or(head)
 }

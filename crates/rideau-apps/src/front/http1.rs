@@ -164,7 +164,7 @@ impl Connection<'_> {
             };
             let answered = match fast_path {
                 Ok((mut fast_path, proxy_request)) => {
-                    let asked = proxy_request.asked(&visit);
+                    let asked = proxy_request.asked(visit.early);
                     let said = poll_fn(|context| self.poll_ride(&mut fast_path, asked, context));
                     match said.await {
                         Some(Ok(said)) => {

@@ -9,12 +9,11 @@ use rideau_core::apps::ProcessId;
 
 use super::Front;
 use super::conn::ClientConn;
-use super::forward::Visit;
-use super::headers::{self, Toward};
+use super::headers::{self, END, Toward};
 use super::ids::Id;
 use super::refusals::No;
 use super::router::Route;
-use super::upstream_conn::Asked;
+use super::upstream_conn::{Asked, Early};
 use crate::apps::App;
 use crate::http1::date;
 use crate::http1::fields::{Fields, is, put};
@@ -22,9 +21,6 @@ use crate::http1::head::is_host;
 use crate::http1::thread_buffer;
 
 const NO_PATH: No = No::Bad("its path is no path");
-/// How a head ends.
-const END: &[u8] = b"\r\n";
-
 /// A request as it was read.
 pub(super) struct Heard<'a> {
     pub(super) method: &'a Method,
@@ -187,12 +183,12 @@ impl Route {
 
 impl ProxyRequest {
     /// What a process is sent, but for a body.
-    pub(super) fn asked<'a>(&'a self, visit: &Visit<'a>) -> Asked<'a> {
+    pub(super) fn asked<'a>(&'a self, early: Option<&'a Early<'a>>) -> Asked<'a> {
         Asked {
             head: self.head(),
             wants_head: self.method == Method::HEAD,
             wants_upgrade: false,
-            early: visit.early,
+            early,
         }
     }
 
@@ -208,15 +204,10 @@ impl ProxyRequest {
 
     /// The head with the wish for something else.
     pub(super) fn head_for(&self, upgrade: &[u8]) -> Vec<u8> {
-        let mut head = open(self.head()).to_vec();
+        let mut head = headers::open(self.head()).to_vec();
         put(&mut head, "Connection", "upgrade");
         put(&mut head, "Upgrade", upgrade);
         head.extend_from_slice(END);
         head
     }
-}
-
-/// A head that more can be added to.
-pub(super) fn open(head: &[u8]) -> &[u8] {
-    head.strip_suffix(END).unwrap_or(head)
 }

@@ -1,12 +1,9 @@
 //! Listens for HTTP, and serves the clients that come.
 
-use std::future::{Future, poll_fn};
 use std::io;
 use std::net::SocketAddr;
-use std::pin::{Pin, pin};
+use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::task::Poll;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
@@ -14,11 +11,12 @@ use rideau_process::panics;
 use socket2::{SockRef, TcpKeepalive};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::sync::Semaphore;
 use tokio_rustls::TlsAcceptor;
 
 use super::conn::ClientConn;
-use super::http1::{self, Patience};
+use super::guest::Guest;
+use super::http1;
 use super::ids::Id;
 use super::{Front, Phase, http2};
 use crate::bind;
@@ -169,14 +167,6 @@ impl Acceptor {
     }
 }
 
-/// A connection that was let in.
-pub(super) struct Guest {
-    pub(super) front: Arc<Front>,
-    peer: SocketAddr,
-    phase: watch::Receiver<Phase>,
-    _permit: OwnedSemaphorePermit,
-}
-
 impl Guest {
     /// Serve it, where that is done.
     fn begin(self, stream: TcpStream, tls: Option<&Tls>, io_threads: Option<&IoThreads>) {
@@ -218,20 +208,6 @@ impl Guest {
         }
     }
 
-    /// What has to be done before the first request, in time and only as long as
-    /// new clients are served.
-    pub(super) async fn while_open<T>(
-        &self,
-        within: Duration,
-        begun: impl Future<Output = T>,
-    ) -> Option<T> {
-        let mut phase = self.phase.clone();
-        tokio::select! {
-            begun = tokio::time::timeout(within, begun) => begun.ok(),
-            _ = phase.wait_for(|phase| *phase > Phase::Open) => None,
-        }
-    }
-
     async fn serve_http1(mut self, conn: ClientConn, stream: Stream) {
         let front = Arc::clone(&self.front);
         let config = front.config.load_full();
@@ -243,38 +219,6 @@ impl Guest {
         let served = http1::serve(&front, &conn, stream, limits, patience);
         // It looks by itself whether it should finish.
         self.run(pin!(served), |_| ()).await;
-    }
-
-    /// Serve a connection to its end, or to the end of what it is asking for if
-    /// the front finishes. It keeps its connection until it is gone.
-    pub(super) async fn run<C>(&mut self, mut served: Pin<&mut C>, finish: impl Fn(Pin<&mut C>))
-    where
-        C: Future<Output = ()>,
-    {
-        let told = AtomicBool::new(false);
-        let front = Arc::clone(&self.front);
-        let mut changed = pin!(async {
-            let _ = self.phase.wait_for(|phase| *phase > Phase::Open).await;
-            told.store(true, Ordering::Relaxed);
-            let _ = self.phase.wait_for(|phase| *phase > Phase::Finishing).await;
-        });
-        let mut is_heard = false;
-        let mut is_told = false;
-        poll_fn(|context| {
-            // It is the same task each time, so that one poll has it woken.
-            if !is_heard || !front.is_open() {
-                is_heard = true;
-                if changed.as_mut().poll(context).is_ready() {
-                    return Poll::Ready(());
-                }
-                if told.load(Ordering::Relaxed) && !is_told {
-                    is_told = true;
-                    finish(served.as_mut());
-                }
-            }
-            served.as_mut().poll(context)
-        })
-        .await;
     }
 
     fn conn(&self, stream: &TcpStream, is_tls: bool) -> ClientConn {
@@ -291,14 +235,6 @@ impl Guest {
             .iter()
             .any(|network| network.has(self.peer.ip()));
         ClientConn::new(self.peer, port, is_tls, is_trusted)
-    }
-
-    pub(super) fn patience(&self) -> Patience {
-        let config = self.front.config.load();
-        Patience {
-            head: config.header_timeout,
-            idle: config.idle_timeout,
-        }
     }
 }
 

@@ -95,7 +95,7 @@ async fn turn(
         let asked = Asked {
             head: &head,
             wants_upgrade: true,
-            ..proxy_request.asked(visit)
+            ..proxy_request.asked(visit.early)
         };
         let sent = pin!(line.send(asked, Upload::Empty));
         proxy_request.within(sent, None).await

@@ -12,7 +12,6 @@ use hyper::body::Bytes;
 use crate::apps::Session;
 use crate::front::body::{Extent, Upload};
 use crate::front::headers::{self, Noted};
-use crate::front::request;
 use crate::http1::chunks::Chunks;
 use crate::http1::message_io::{MessageIo, Rest};
 
@@ -128,7 +127,7 @@ impl UpstreamConn {
             return;
         }
         let out = self.wire.out();
-        out.extend_from_slice(request::open(head));
+        out.extend_from_slice(headers::open(head));
         match extent {
             Extent::Length(len) => headers::put_length(out, len),
             _ => out.extend_from_slice(b"Transfer-Encoding: chunked\r\n"),

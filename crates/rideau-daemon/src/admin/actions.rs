@@ -11,11 +11,11 @@ use rideau_core::Brief;
 use serde::Deserialize;
 use serde_json::json;
 
+use super::answer::{Answer, HttpError, away, ok};
 use super::config;
-use super::grants::{gone_text, ticket_of};
-use super::health::away;
-use super::request::{AdminRequest, Answer, HttpError, ok};
+use super::request::AdminRequest;
 use super::shown::find_pool;
+use super::tickets::{gone_text, ticket_of};
 use crate::state::catalog::NamedPool;
 use crate::state::end::{EndReason, NotHeld};
 use crate::state::lease_table::LeaseEntry;

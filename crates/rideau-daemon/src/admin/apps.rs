@@ -12,8 +12,9 @@ use rideau_core::apps::{ProcessId, Restart};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use super::request::{AdminRequest, Answer, HttpError, ok};
-use super::shown::object;
+use super::answer::{Answer, HttpError, ok};
+use super::fact_json::object;
+use super::request::AdminRequest;
 use crate::view::facts::AppNow;
 
 /// Lines of a log, unless one asks for fewer or more.

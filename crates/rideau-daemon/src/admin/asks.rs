@@ -14,9 +14,10 @@ use rideau_resp::{Protocol, Reply, ReplyLimits, ReplyParser, RequestLimits, Requ
 use serde::Deserialize;
 use serde_json::{Map, Value as Json, json};
 
-use super::grants::ticket_of;
+use super::answer::{Answer, HttpError, ok, with_status};
 use super::guest::Guest;
-use super::request::{AdminRequest, Answer, HttpError, ok, with_status};
+use super::request::AdminRequest;
+use super::tickets::ticket_of;
 use crate::redis::client::Next;
 use crate::redis::commands;
 use crate::state::grant::Grant;

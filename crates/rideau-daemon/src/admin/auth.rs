@@ -12,8 +12,8 @@ use axum::response::Response;
 use parking_lot::Mutex;
 use rideau_config::User;
 
-use super::request::HttpError;
-use super::routes::{Needs, Route};
+use super::answer::HttpError;
+use super::route::{Needs, Route};
 use super::{Admin, Entrance};
 use crate::redis::login::{self};
 use crate::redis::peer::Proof;

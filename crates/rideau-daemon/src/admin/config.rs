@@ -8,8 +8,8 @@ use rideau_config::{Change, Faults, Level, Plan};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::health::away;
-use super::request::{AdminRequest, Answer, HttpError, ok, with_status};
+use super::answer::{Answer, HttpError, away, ok, with_status};
+use super::request::AdminRequest;
 use crate::state::daemon::Daemon;
 use crate::state::daemon::Unchanged;
 use crate::state::values::unsafe_text;

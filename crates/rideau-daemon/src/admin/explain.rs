@@ -2,8 +2,8 @@
 
 use serde_json::{Map, json};
 
-use super::health::away;
-use super::request::{AdminRequest, Answer, HttpError, ok};
+use super::answer::{Answer, HttpError, away, ok};
+use super::request::AdminRequest;
 use crate::view::explain;
 
 /// Explain a refusal, a ticket, a connection, a place or a key.

@@ -4,19 +4,20 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use axum::http::StatusCode;
 use parking_lot::Mutex;
 use rideau_config::label::Label;
 use serde::Deserialize;
 use serde_json::json;
 
-use super::request::{AdminRequest, Answer, HttpError, ok};
+use super::answer::{Answer, HttpError, ok};
+use super::request::AdminRequest;
+use super::tickets::{gone_text, no_session, session_of, ticket_of};
 use super::values;
-use crate::state::end::{EndReason, NotHeld};
+use crate::state::end::EndReason;
 use crate::state::grant::Grant;
 use crate::state::holder::Holder;
 use crate::state::quota::Quota;
-use crate::state::ticket::{Ticket, TicketKind};
+use crate::state::ticket::TicketKind;
 
 /// The time of a session that says none: HTTP has no connection to watch, so
 /// there must be one.
@@ -149,42 +150,4 @@ pub(super) async fn done(visit: AdminRequest) -> Answer {
         held_match.done(said.payload.map(String::into_bytes));
     }
     ok(&json!({ "outcome": "ok" }))
-}
-
-/// The session that is called so.
-pub(super) fn session_of(id: &str) -> Result<Ticket, HttpError> {
-    let ticket = Ticket::parse(id.as_bytes());
-    let session = ticket.filter(|ticket| ticket.kind == TicketKind::Session);
-    session.ok_or_else(|| no_session(id))
-}
-
-pub(super) fn no_session(id: &str) -> HttpError {
-    HttpError::no_such(
-        "session",
-        id,
-        "it has ended, or is another user's. POST /v1/sessions opens one.",
-    )
-}
-
-/// The ticket that is written so.
-pub(super) fn ticket_of(text: &str) -> Result<Ticket, HttpError> {
-    let ticket = Ticket::parse(text.as_bytes());
-    let ticket = ticket.filter(|ticket| ticket.kind != TicketKind::Session);
-    ticket.ok_or_else(|| {
-        HttpError::no_such(
-            "ticket",
-            text,
-            "a ticket is what a grant answered with, such as g-0400000c5f0e8c2b7a0d4f6e91c3a8b2.",
-        )
-    })
-}
-
-/// What became of a ticket.
-pub(super) fn gone_text(ticket: Ticket, gone: NotHeld) -> HttpError {
-    let (code, text) = gone.told(format_args!("{ticket:?}"));
-    let status = match gone {
-        NotHeld::Foreign => StatusCode::FORBIDDEN,
-        _ => StatusCode::GONE,
-    };
-    HttpError::new(status, code, text)
 }

@@ -9,8 +9,9 @@ use parking_lot::Mutex;
 use rideau_resp::Protocol;
 use tokio::time::{MissedTickBehavior, interval};
 
-use super::grants::{no_session, session_of};
-use super::request::{AdminRequest, HttpError};
+use super::answer::HttpError;
+use super::request::AdminRequest;
+use super::tickets::{no_session, session_of};
 use crate::redis::client::{Awaits, Client, CommandError, OnReady, PendingCommand, Replies};
 use crate::redis::commands;
 use crate::redis::commit_wait::CommitWait;

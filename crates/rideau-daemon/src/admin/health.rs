@@ -2,9 +2,9 @@
 
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use rideau_process::panics::{self, Panicked};
 
-use super::request::{AdminRequest, Answer, HttpError};
+use super::answer::{Answer, HttpError, away};
+use super::request::AdminRequest;
 use crate::view::metrics;
 
 /// It answers, so it lives.
@@ -50,22 +50,8 @@ pub(super) async fn metrics(visit: AdminRequest) -> Answer {
     Ok((kind, text).into_response())
 }
 
-/// Do something that takes a while away from the threads that serve others.
-pub(super) async fn away<T: Send + 'static>(
-    work: impl FnOnce() -> T + Send + 'static,
-) -> Result<T, HttpError> {
-    Ok(panics::away(work).await?)
-}
-
 /// Panic on another thread.
 #[cfg(test)]
 pub(super) async fn panic_away(_visit: AdminRequest) -> Answer {
     away(|| -> Answer { panic!("planted") }).await?
-}
-
-impl From<Panicked> for HttpError {
-    fn from(panicked: Panicked) -> Self {
-        let status = StatusCode::INTERNAL_SERVER_ERROR;
-        Self::new(status, "ERR", format!("{panicked}."))
-    }
 }

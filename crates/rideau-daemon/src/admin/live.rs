@@ -18,7 +18,8 @@ use tokio::sync::broadcast::error::RecvError;
 use tokio::time::{Interval, MissedTickBehavior, interval};
 
 use super::WATCHERS_MAX;
-use super::request::{AdminRequest, Answer, HttpError, ok};
+use super::answer::{Answer, HttpError, ok};
+use super::request::AdminRequest;
 use crate::state::quota::{Counted, Quota};
 
 /// A watcher hears something at least this often, so that proxies and we

@@ -1,7 +1,5 @@
 //! Every address there is, who may use it and what it answers.
 
-use std::fmt;
-use std::pin::Pin;
 use std::sync::Arc;
 
 use axum::Router;
@@ -9,74 +7,16 @@ use axum::extract::{RawPathParams, Request};
 use axum::http::StatusCode;
 use axum::middleware::map_response;
 use axum::response::{IntoResponse, Response};
-use axum::routing::{MethodFilter, on};
+use axum::routing::on;
 
-use super::request::{self, AdminRequest, Answer, HttpError};
+use super::answer::HttpError;
+use super::route::Method::{Delete, Get, Post};
+use super::route::Needs::{Action, Nothing, Right, Session, User};
+use super::route::{Route, about};
 use super::{
-    Admin, actions, apps, asks, auth, config, explain, grants, health, live, openapi, shown,
-    status, values,
+    Admin, actions, apps, asks, auth, config, explain, grants, health, live, openapi, respond,
+    shown, status, values,
 };
-use Method::{Delete, Get, Post};
-use Needs::{Action, Nothing, Right, Session, User};
-
-/// One method of one address.
-pub(super) struct Route {
-    pub(super) method: Method,
-    /// `{name}` is one part of the address, `{*name}` the rest of it.
-    pub(super) path: &'static str,
-    pub(super) needs: Needs,
-    pub(super) summary: &'static str,
-    /// The names of a query as `?name`, and the shape of the body.
-    pub(super) takes: &'static str,
-    /// `status:shape` for all that is particular to it; see [`openapi`].
-    pub(super) answers: &'static str,
-    pub(super) run: Run,
-}
-
-type Run = fn(AdminRequest) -> Pin<Box<dyn Future<Output = Answer> + Send>>;
-
-/// What one does with an address.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Method {
-    Get,
-    Post,
-    Delete,
-}
-
-/// What a request must bring.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Needs {
-    Nothing,
-    /// Where there are users, it must be one. What a client holds it may give back,
-    /// whatever else it may do by now.
-    User,
-    /// The same, in a session; the command checks the rights.
-    Session,
-    /// A user that may do this.
-    Right(&'static str),
-    /// The same, and proof that no page of another site sends it.
-    Action(&'static str),
-}
-
-const fn about(
-    method: Method,
-    path: &'static str,
-    needs: Needs,
-    summary: &'static str,
-    takes: &'static str,
-    answers: &'static str,
-    run: Run,
-) -> Route {
-    Route {
-        method,
-        path,
-        needs,
-        summary,
-        takes,
-        answers,
-        run,
-    }
-}
 
 /// Routes of the tests, which panic.
 #[rustfmt::skip]
@@ -274,22 +214,6 @@ pub(super) static ALL: &[Route] = &[
         |visit| Box::pin(asks::wait_end(visit))),
 ];
 
-impl Route {
-    /// The right that a user needs for it.
-    pub(super) const fn right(&self) -> Option<&'static str> {
-        match self.needs {
-            Right(right) | Action(right) => Some(right),
-            Nothing | User | Session => None,
-        }
-    }
-
-    /// The names that its query may have.
-    pub(super) fn known(&self) -> Vec<&'static str> {
-        let words = self.takes.split_whitespace();
-        words.filter_map(|word| word.strip_prefix('?')).collect()
-    }
-}
-
 /// What answers every request.
 pub(super) fn router(admin: &Arc<Admin>) -> Router {
     let mut router = Router::new();
@@ -299,7 +223,7 @@ pub(super) fn router(admin: &Arc<Admin>) -> Router {
             let admin = Arc::clone(&admin);
             let names: Result<_, axum::extract::rejection::RawPathParamsRejection> = names;
             let (parts, body) = request.into_parts();
-            request::answer(admin, route, names.ok(), parts, body)
+            respond::answer(admin, route, names.ok(), parts, body)
         };
         router = router.route(route.path, on(route.method.filter(), run));
     }
@@ -323,24 +247,4 @@ async fn no_method(request: Request) -> Response {
         format!("{path} does not know {method}: GET /api/openapi.json says what it does."),
     )
     .into_response()
-}
-
-impl Method {
-    const fn filter(self) -> MethodFilter {
-        match self {
-            Get => MethodFilter::GET,
-            Post => MethodFilter::POST,
-            Delete => MethodFilter::DELETE,
-        }
-    }
-}
-
-impl fmt::Display for Method {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Get => "GET",
-            Post => "POST",
-            Delete => "DELETE",
-        })
-    }
 }

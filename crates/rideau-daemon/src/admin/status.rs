@@ -11,8 +11,8 @@ use axum::response::IntoResponse;
 use rideau_config::human::{Html, Span, count};
 use rideau_config::{Listen, Server};
 
-use super::health::away;
-use super::request::{AdminRequest, Answer};
+use super::answer::{Answer, away};
+use super::request::AdminRequest;
 use crate::state::catalog::Catalog;
 use crate::state::daemon::Daemon;
 use crate::state::lease_table::LeaseRow;

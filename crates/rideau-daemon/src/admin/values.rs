@@ -6,9 +6,10 @@ use rideau_resp::Value;
 use serde::Deserialize;
 use serde_json::{Map, Value as Json, json};
 
+use super::answer::{Answer, HttpError, ok, with_status};
 use super::asks::{AWAITS, NONE, Words, json_of, run_values};
-use super::request::{AdminRequest, Answer, HttpError, ok, with_status};
-use super::shown::object;
+use super::fact_json::object;
+use super::request::AdminRequest;
 use crate::view::explain::explain;
 use crate::view::facts::{RangeNow, ViewNow};
 use crate::view::tables;

@@ -494,10 +494,3 @@ impl Client {
         self.daemon.clients.remove(self.card.id);
     }
 }
-
-#[cfg(test)]
-mod moment;
-
-#[cfg(test)]
-#[path = "connection/panics.rs"]
-mod tests;

@@ -8,7 +8,7 @@ use clap::Args;
 use rideau_resp::Value;
 use serde_json::json;
 
-use super::{Done, Manner, control, show, terminal};
+use super::{Done, Manner, answer, control, show, terminal};
 
 #[derive(Args, Debug)]
 pub(crate) struct Restart {
@@ -77,7 +77,7 @@ pub(crate) async fn to_process(command: &str, words: &OneProcess, manner: &Manne
 
 async fn told(request: &[&str], manner: &Manner) -> Done {
     let mut wire = control::connect(manner, NAME).await?;
-    show::print(show::good(wire.ask(request).await?)?, manner)
+    answer::print(show::good(wire.ask(request).await?)?, manner)
 }
 
 pub(crate) async fn logs(words: &Logs, manner: &Manner) -> Done {

@@ -15,7 +15,7 @@ use rideau_resp::Value;
 use serde_json::json;
 
 use super::table::Table;
-use super::{Done, Failure, Manner, control, has_colours, show};
+use super::{Done, Failure, Manner, answer, control, has_colours, show};
 use crate::wire::WireFault;
 
 #[derive(Args, Debug)]
@@ -120,7 +120,7 @@ pub(crate) async fn plan(words: &OneFile, manner: &Manner) -> Done {
                     show::print_text(&plan.render(&words.file.display().to_string()))?;
                     Ok(ExitCode::SUCCESS)
                 }
-                None => show::print(answer, manner),
+                None => answer::print(answer, manner),
             }
         }
         Err(WireFault::Unreachable { server, .. }) => {
@@ -187,7 +187,7 @@ fn better(
 /// Say what was changed.
 fn applied(answer: Value, manner: &Manner) -> Done {
     let Some(plan) = read_plan(&answer).filter(|_| !manner.json) else {
-        return show::print(answer, manner);
+        return answer::print(answer, manner);
     };
     let text = plan.render("");
     // It is done already.

@@ -6,7 +6,7 @@ use rideau_daemon::TableKind;
 use rideau_resp::Value;
 use serde_json::{Map, Value as Json};
 
-use super::{Done, Failure, Manner, terminal};
+use super::{Failure, terminal};
 
 /// The text of a value that is one thing.
 pub(crate) fn text(value: &Value) -> String {
@@ -111,41 +111,6 @@ pub(crate) fn print_payload(text: &str) -> io::Result<()> {
 pub(crate) fn complain(text: impl AsRef<str>) {
     // There may be no reader.
     let _ = writeln!(io::stderr(), "rideau: {}", terminal::tamed(text.as_ref()));
-}
-
-/// Print an answer, whatever it is.
-pub(crate) fn print(answer: Value, manner: &Manner) -> Done {
-    let answer = good(answer)?;
-    if manner.json {
-        print_json(&inner_json(&answer))?;
-    } else if let Some(table) = super::table::Table::of(&answer) {
-        table.print()?;
-    } else if let Value::Map(pairs) = &answer {
-        for (key, value) in pairs {
-            print_text(&format!("{}: {}", text(key), text(value)))?;
-        }
-    } else if elements(&answer).is_empty() {
-        print_text(&text(&answer))?;
-    } else {
-        for element in elements(&answer) {
-            print_text(&text(element))?;
-        }
-    }
-    Ok(std::process::ExitCode::SUCCESS)
-}
-
-/// Rows under a header become objects, and text that is JSON itself stays so.
-fn inner_json(answer: &Value) -> Json {
-    if let Some(table) = super::table::Table::of(answer) {
-        return table.json();
-    }
-    let whole = json(answer);
-    let parsed = whole
-        .as_str()
-        .and_then(|text| serde_json::from_str::<Json>(text).ok());
-    parsed
-        .filter(|parsed| parsed.is_object() || parsed.is_array())
-        .unwrap_or(whole)
 }
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ use rideau_resp::Value;
 use serde_json::{Map, Value as Json, json};
 
 use super::table::Table;
-use super::{Done, Failure, Manner, control, pages, show, span, terminal};
+use super::{Done, Failure, Manner, answer, control, pages, show, span, terminal};
 use crate::wire::Wire;
 
 #[derive(Args, Debug)]
@@ -266,7 +266,7 @@ fn rows(answer: Value, name: Option<&str>) -> Result<Result<Table, Value>, Failu
 fn print_rows(rows: Result<Table, Value>, manner: &Manner) -> Done {
     let table = match rows {
         Ok(table) => table,
-        Err(answer) => return show::print(answer, manner),
+        Err(answer) => return answer::print(answer, manner),
     };
     if manner.json {
         show::print_json(&table.json())?;
@@ -282,7 +282,7 @@ pub(crate) async fn explain(words: &Explain, manner: &Manner) -> Done {
     if manner.json {
         request.push("JSON");
     }
-    show::print(wire.ask(&request).await?, manner)
+    answer::print(wire.ask(&request).await?, manner)
 }
 
 pub(crate) async fn kill(words: &Kill, manner: &Manner) -> Done {

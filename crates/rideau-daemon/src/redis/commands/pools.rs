@@ -349,7 +349,7 @@ pub(super) fn add(client: &mut Client, request: Request<'_>) -> Result<Next, Com
     let env = |name: &str| std::env::var(name).ok();
     let parsed = client.daemon.config.load().parse_pool(name, keys, &env);
     if let Some(group) = parsed.ok().and_then(|pool| pool.group) {
-        check_group(client, "pool", &group)?;
+        settings::check_group(client, "pool", &group)?;
     }
     let plan = client.daemon.add_pool(name, keys, client.user_name())?;
     settings::done(client, &plan);
@@ -391,19 +391,13 @@ pub(super) fn set(client: &mut Client, request: Request<'_>) -> Result<Next, Com
         let value = arguments.text("POOL.SET", "a value")?;
         let path = format!("pool.{above}.{}", key.to_lowercase());
         if let Some(kind) = text::grouped(&path) {
-            check_group(client, kind, &settings::as_text(value))?;
+            settings::check_group(client, kind, &settings::as_text(value))?;
         }
         values.push((path, value.to_owned()));
     }
     let plan = client.daemon.set(&values, client.user_name())?;
     settings::done(client, &plan);
     Ok(Next::Done)
-}
-
-/// Takes from a group get members of all its pools: a client brings a pool into a group
-/// only if it may use the group.
-pub(super) fn check_group(client: &Client, kind: &str, group: &str) -> Result<(), CommandError> {
-    super::may_use(client, kind, &format!("@{group}"))
 }
 
 pub(super) fn recycle(client: &mut Client, request: Request<'_>) -> Result<Next, CommandError> {

@@ -108,7 +108,7 @@ fn set(client: &mut Client, mut arguments: Arguments<'_>) -> Result<Next, Comman
         let value = arguments.text("CONFIG SET", "a value")?;
         may_use_path(client, path)?;
         if let Some(kind) = text::grouped(path) {
-            super::pools::check_group(client, kind, &as_text(value))?;
+            check_group(client, kind, &as_text(value))?;
         }
         values.push((path.to_owned(), value.to_owned()));
     }
@@ -276,4 +276,10 @@ fn write_faults(faults: &Faults, reply: &mut Reply<'_>) {
             .bulk(&fault.message)
             .bulk(&fault.hint);
     }
+}
+
+/// Takes from a group get members of all its pools: a client brings a pool into a group
+/// only if it may use the group.
+pub(super) fn check_group(client: &Client, kind: &str, group: &str) -> Result<(), CommandError> {
+    super::may_use(client, kind, &format!("@{group}"))
 }

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use rideau_config::password::Hash;
 use rideau_config::{Config, User};
 
-use super::tests::{Place, Wire, until};
+use super::panics::{Place, Wire, until};
 use crate::state::end::EndReason;
 use crate::state::ticket::Ticket;
 
