@@ -8,6 +8,7 @@ pub mod allocator;
 pub mod apps;
 pub mod balancer;
 pub mod broker;
+pub mod cluster;
 mod custom;
 pub mod eviction_score;
 mod expiry;

@@ -4,6 +4,7 @@
 mod acceptance;
 mod apps;
 mod broker;
+mod cluster;
 mod codel;
 mod fair;
 mod hall;
