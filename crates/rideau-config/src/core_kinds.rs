@@ -5,7 +5,7 @@ use rideau_core::queue::Shedding;
 use rideau_core::{Instant, OptionError, Settings, apps, meter, queue, valve};
 
 use super::core_read::{CoreOptions, check, items, read, read_all, sentence};
-use super::core_tables::{METERS, QUEUES, VALVES};
+use super::core_tables::{METERS, VALVES};
 use super::key::{Form, Key};
 use super::keyed::Keyed;
 use super::kinds::Kind;
@@ -88,7 +88,7 @@ impl Kind<queue::Options> for Queue {
         Form::Shared("queue", queue::Options::KEYS, || {
             queue::Options::default().rows()
         }),
-        Form::Words(QUEUES),
+        Form::Words(queue::KINDS),
     ]);
 
     fn read(section: &Section<'_>, key: &Key) -> Option<queue::Options> {

@@ -13,16 +13,6 @@ use super::core_words::{FairBy, Lines, MeterTarget, Most, OrderWord, Valves, Wei
 use super::kinds::{Answer, Maybe, Number, OrNone, Positive, Span, Table, Text, Word, spelled};
 use super::table::{kinds_section, section};
 
-/// The kinds of queues.
-pub(super) const QUEUES: &[&str] = &[
-    "never",
-    "timeout",
-    "codel",
-    "bounded-codel",
-    "min-delay",
-    "standing",
-    "paced",
-];
 /// The kinds of valves.
 pub(super) const VALVES: &[&str] = &[
     "open", "relative", "codel", "rate", "breaker", "gradient", "least_of",
@@ -36,7 +26,7 @@ spelled! { Overflow { Newest "newest", Oldest "oldest" } }
 kinds_section! { for queue::Options {
     /// Which asks are shed: `"paced"` those that named no wait, by age under overload; `"never"`
     /// none; the others as their numbers say.
-    kind: QUEUES, |queue| queue_kind(&queue.shedding);
+    kind: queue::KINDS, |queue| queue_kind(&queue.shedding);
     /// `"timeout"`: an ask that waited so long is shed.
     timeout: Duration = |queue| match &mut queue.shedding {
         Shedding::Timeout { wait_max } => Some(wait_max),
@@ -294,7 +284,7 @@ mod tests {
 
     #[test]
     fn the_defaults_in_the_rows_are_those_of_the_core() {
-        check(QUEUES, queue::Options::parse);
+        check(queue::KINDS, queue::Options::parse);
         check(VALVES, valve::Options::parse);
         check(METERS, meter::Options::parse);
         let queue = |said: &str| {
@@ -327,7 +317,7 @@ mod tests {
                 rule => panic!("{rule:?}"),
             }
         }
-        assert_eq!(kinds(queue::Options::parse), QUEUES);
+        assert_eq!(kinds(queue::Options::parse), queue::KINDS);
         assert_eq!(kinds(valve::Options::parse), VALVES);
         assert!(
             METERS
@@ -375,7 +365,7 @@ mod tests {
     #[test]
     fn the_bounds_in_the_rows_are_those_of_the_core() {
         check_bounds(&[], pool::Options::parse);
-        for kind in QUEUES {
+        for kind in queue::KINDS {
             check_bounds(&[("kind", kind)], queue::Options::parse);
         }
         for kind in VALVES {

@@ -2,7 +2,7 @@
 
 use std::num::NonZeroU32;
 
-use rideau_core::queue::{FairOptions, Index, Order};
+use rideau_core::queue::{FairOptions, Index, ORDERS, Order};
 use rideau_core::{Flow, OptionError, Rule, Settings, meter, queue, valve};
 use toml_edit::Item;
 
@@ -49,9 +49,6 @@ impl Kind<Vec<valve::Options>> for Valves {
         rows.tables(key.name, value, Keyed::show_keys);
     }
 }
-
-/// The orders without their numbers.
-const ORDERS: &[&str] = &["fifo", "lifo", "adaptive"];
 
 impl Kind<Order> for OrderWord {
     const FORM: Form = Form::Words(ORDERS);

@@ -30,7 +30,7 @@ use line::{Limits, Line};
 use pace::Pace;
 
 pub use custom::CustomLaw;
-pub use options::{Fair as FairOptions, Index, Options, Order, Overflow, Shedding};
+pub use options::{Fair as FairOptions, Index, KINDS, ORDERS, Options, Order, Overflow, Shedding};
 pub use pace::{Capacity, Load};
 
 /// On what terms an ask waits.

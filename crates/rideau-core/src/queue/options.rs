@@ -139,7 +139,8 @@ const WAIT_MAX: Duration = Duration::from_secs(5);
 const MAX: u32 = 65_536;
 const FLOWS_MAX: NonZeroU32 = NonZeroU32::new(1024).expect("it is not zero");
 
-const KINDS: &[&str] = &[
+/// The words for the kinds of queues.
+pub const KINDS: &[&str] = &[
     "never",
     "timeout",
     "codel",
@@ -148,7 +149,8 @@ const KINDS: &[&str] = &[
     "standing",
     "paced",
 ];
-const ORDERS: &[&str] = &["fifo", "lifo", "adaptive"];
+/// The words for the orders of queues.
+pub const ORDERS: &[&str] = &["fifo", "lifo", "adaptive"];
 const OVERFLOWS: &[&str] = &["newest", "oldest"];
 const ANSWERS: &[&str] = &["no", "yes"];
 
