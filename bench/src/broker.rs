@@ -27,11 +27,16 @@ trait Matcher: Clone + Send + Sync + 'static {
     /// As tables show it; ours is [`crate::report::OURS`].
     const NAME: &'static str;
 
-    /// Called inside a runtime, and must let at least a million wait.
+    /// Called inside a runtime.
     fn start() -> Self;
 
     /// Waits for a worker, gives it `value` and returns the worker's.
     fn ask(&self, value: u64) -> impl Future<Output = u64> + Send;
+
+    /// As [`ask`](Self::ask), for a minute: at least a million must be let wait.
+    fn ask_for_long(&self, value: u64) -> impl Future<Output = u64> + Send {
+        self.ask(value)
+    }
 
     /// Waits for a client, gives it `value` and returns the client's.
     fn offer(&self, value: u64) -> impl Future<Output = u64> + Send;

@@ -1,6 +1,8 @@
-//! Rideau's broker as people get it: with controlled delay and statistics.
+//! Rideau's broker as people get it: with a law that sheds, and statistics.
 
-use rideau::{Broker, BrokerOptions, queue};
+use std::time::Duration;
+
+use rideau::{AskOptions, Broker, BrokerOptions, queue};
 
 use super::Matcher;
 use crate::report::OURS;
@@ -28,6 +30,16 @@ impl Matcher for Ours {
         let met = self.0.ask(value).await.expect("nobody waits for long here");
         met.peer.done();
         met.value
+    }
+
+    /// The law sheds asks that did not name their wait.
+    async fn ask_for_long(&self, value: u64) -> u64 {
+        let terms = AskOptions {
+            wait_max: Some(Duration::from_secs(60)),
+            ..AskOptions::default()
+        };
+        let met = self.0.ask_on(value, terms).await;
+        met.expect("nobody waits for a minute here").value
     }
 
     async fn offer(&self, value: u64) -> u64 {

@@ -81,7 +81,7 @@ fn places<'a>(len: usize) -> Vec<Option<Ask<'a>>> {
 
 async fn fill<'a, M: Matcher>(matcher: &'a M, waiting: &mut [Option<Ask<'a>>]) {
     for (at, place) in waiting.iter_mut().enumerate() {
-        let ask = place.insert(Box::pin(matcher.ask(0)));
+        let ask = place.insert(Box::pin(matcher.ask_for_long(0)));
         begin(ask.as_mut()).await;
         breathe(at).await;
     }

@@ -474,17 +474,28 @@ impl Line {
         law.is_hopeless(self.len, wait, &self.pace, step.now)
     }
 
+    #[inline(always)]
     fn settle_paced<R>(&mut self, limits: &Limits, step: &mut Step<'_, R>) {
         let oldest = self.oldest_sent();
         let Law::Paced(law) = &mut self.law else {
             unreachable!("only called for this law");
         };
         if limits.load.capacity == Capacity::Starting {
-            return law.sleep();
+            law.sleep();
+        } else if oldest == Instant::NEVER {
+            law.rest(step.now);
+        } else if law.is_fresh(oldest, step.now) {
+            law.glance(step.now);
+        } else {
+            self.settle_slow(oldest, limits, step);
         }
-        if oldest == Instant::NEVER {
-            return law.rest(step.now);
-        }
+    }
+
+    /// As [`settle_paced`](Self::settle_paced), for a queue that is slow or was asleep.
+    fn settle_slow<R>(&mut self, oldest: Instant, limits: &Limits, step: &mut Step<'_, R>) {
+        let Law::Paced(law) = &mut self.law else {
+            unreachable!("only called for this law");
+        };
         let bound = law.look(oldest, limits.load.hold_nanos(), step.now);
         let awake = law.since(Instant::START);
         while self.plain.sent.max(awake).after(bound) < step.now

@@ -72,6 +72,19 @@ impl Paced {
         sent.max(self.awake)
     }
 
+    /// The oldest ask was sent so lately that no ask can be over its bound.
+    #[inline(always)]
+    pub(crate) fn is_fresh(&self, oldest: Instant, now: Instant) -> bool {
+        // One that was asleep has to be looked at.
+        self.awake != Instant::NEVER && self.since(oldest).after(SLOW) > now
+    }
+
+    /// The queue was looked at, and nothing in it is slow.
+    #[inline(always)]
+    pub(crate) fn glance(&mut self, now: Instant) {
+        self.looked = now;
+    }
+
     /// Look at the oldest ask that waits. Says how long an ask without a promise
     /// may wait beyond the protected number.
     #[inline]
@@ -148,6 +161,7 @@ pub(crate) fn calm_bound(hold: u64) -> u64 {
 }
 
 /// How many asks may wait without one being shed, shared by this many flows.
+#[inline]
 pub(crate) fn protected(load: &Load, pace: &Pace, flows: u32) -> u32 {
     let hold = load.hold_nanos();
     let number = match (load.capacity, pace.gap()) {
@@ -157,6 +171,12 @@ pub(crate) fn protected(load: &Load, pace: &Pace, flows: u32) -> u32 {
         }
         (Capacity::Unknown | Capacity::Starting, _) => 0,
     };
-    let number = number.max(PROTECTED_MIN) / u64::from(flows.max(1));
-    u32::try_from(number.max(1)).unwrap_or(u32::MAX)
+    let number = number.max(PROTECTED_MIN);
+    // Most queues are not fair, and a division costs as much as the rest.
+    let each = if flows <= 1 {
+        number
+    } else {
+        (number / u64::from(flows)).max(1)
+    };
+    u32::try_from(each).unwrap_or(u32::MAX)
 }
