@@ -262,10 +262,9 @@ impl Queue {
             return self.finish(now);
         }
         self.expiry.push(deadline, ticket);
-        let limits = self.limits;
-        self.with(ledger, now, shed, |shape, step| match shape {
-            Shape::Single(line) => line.push(ticket.slot, &limits, step),
-            Shape::Fair(fair) => fair.push(ticket.slot, &limits, step),
+        self.with(ledger, now, shed, |shape, limits, step| match shape {
+            Shape::Single(line) => line.push(ticket.slot, limits, step),
+            Shape::Fair(fair) => fair.push(ticket.slot, limits, step),
         });
         // A law may settle a limit that has come already.
         self.expire(ledger, now, shed);
@@ -279,10 +278,10 @@ impl Queue {
         self.expire(ledger, now, shed);
         let mut taken = None;
         if self.left > 0 {
-            let (limits, order) = (self.limits, self.order);
-            taken = self.with(ledger, now, shed, |shape, step| match shape {
-                Shape::Single(line) => line.pop(order, &limits, step),
-                Shape::Fair(fair) => fair.pop(order, &limits, step),
+            let order = self.order;
+            taken = self.with(ledger, now, shed, |shape, limits, step| match shape {
+                Shape::Single(line) => line.pop(order, limits, step),
+                Shape::Fair(fair) => fair.pop(order, limits, step),
             });
         }
         self.finish(now);
@@ -316,12 +315,16 @@ impl Queue {
     /// Let an ask wait again that was taken and could not be served. The law is
     /// not asked, and no ask is shed for it.
     pub(crate) fn put_back<R>(&mut self, ticket: Ticket, ledger: &mut Ledger<R>, now: Instant) {
-        let limits = self.limits;
         self.expiry.push(ledger.place(ticket.slot).deadline, ticket);
-        self.with(ledger, now, &mut Vec::new(), |shape, step| match shape {
-            Shape::Single(line) => line.link(ticket.slot, step.ledger),
-            Shape::Fair(fair) => fair.adopt(ticket.slot, &limits, step),
-        });
+        self.with(
+            ledger,
+            now,
+            &mut Vec::new(),
+            |shape, limits, step| match shape {
+                Shape::Single(line) => line.link(ticket.slot, step.ledger),
+                Shape::Fair(fair) => fair.adopt(ticket.slot, limits, step),
+            },
+        );
     }
 
     /// Take one out of turn because it is served. The ticket stays open. False
@@ -378,7 +381,6 @@ impl Queue {
             ..Limits::of(&options)
         };
         self.order = options.order;
-        let limits = self.limits;
         let (old, shedding) = (
             std::mem::replace(&mut *self.options, options),
             self.options.shedding.clone(),
@@ -396,9 +398,9 @@ impl Queue {
             self.reshape(ledger, now, shed);
         }
         let fair_options = self.options.fair.clone();
-        self.with(ledger, now, shed, |shape, step| {
+        self.with(ledger, now, shed, |shape, limits, step| {
             match (shape, fair_options) {
-                (Shape::Fair(fair), Some(new)) => fair.adopt_law(&new, &shedding, &limits, step),
+                (Shape::Fair(fair), Some(new)) => fair.adopt_law(&new, &shedding, limits, step),
                 (Shape::Single(line), _) => {
                     line.reconfigure(&shedding, step.ledger, step.now);
                     line.release_spared(limits.min, step);
@@ -407,9 +409,9 @@ impl Queue {
             }
         });
         self.expire(ledger, now, shed);
-        self.with(ledger, now, shed, |shape, step| match shape {
-            Shape::Fair(fair) => fair.fit(&limits, step),
-            Shape::Single(line) => line.fit(&limits, step),
+        self.with(ledger, now, shed, |shape, limits, step| match shape {
+            Shape::Fair(fair) => fair.fit(limits, step),
+            Shape::Single(line) => line.fit(limits, step),
         });
         self.advance(ledger, now, shed);
         Ok(())
@@ -460,18 +462,16 @@ impl Queue {
     }
 
     fn settle<R>(&mut self, ledger: &mut Ledger<R>, now: Instant, shed: &mut Vec<Shed>) {
-        let limits = self.limits;
-        self.with(ledger, now, shed, |shape, step| match shape {
-            Shape::Single(line) => line.settle(limits.min, &limits, step),
-            Shape::Fair(fair) => fair.settle(&limits, step),
+        self.with(ledger, now, shed, |shape, limits, step| match shape {
+            Shape::Single(line) => line.settle(limits.min, limits, step),
+            Shape::Fair(fair) => fair.settle(limits, step),
         });
     }
 
     fn unlink<R>(&mut self, slot: u32, ledger: &mut Ledger<R>, now: Instant, shed: &mut Vec<Shed>) {
-        let limits = self.limits;
-        self.with(ledger, now, shed, |shape, step| match shape {
+        self.with(ledger, now, shed, |shape, limits, step| match shape {
             Shape::Single(line) => line.unlink(slot, step.ledger),
-            Shape::Fair(fair) => fair.unlink(slot, &limits, step),
+            Shape::Fair(fair) => fair.unlink(slot, limits, step),
         });
     }
 
@@ -481,7 +481,7 @@ impl Queue {
         ledger: &mut Ledger<R>,
         now: Instant,
         shed: &mut Vec<Shed>,
-        work: impl FnOnce(&mut Shape, &mut Step<'_, R>) -> T,
+        work: impl FnOnce(&mut Shape, &Limits, &mut Step<'_, R>) -> T,
     ) -> T {
         let mut step = Step {
             ledger: &mut *ledger,
@@ -490,7 +490,7 @@ impl Queue {
             shed,
             left: &mut self.left,
         };
-        let result = work(&mut self.shape, &mut step);
+        let result = work(&mut self.shape, &self.limits, &mut step);
         self.sweep(ledger);
         result
     }
@@ -520,12 +520,11 @@ impl Queue {
         });
         let slots = self.clear(ledger);
         self.shape = Shape::new(&self.options, now);
-        let limits = self.limits;
-        self.with(ledger, now, shed, |shape, step| match shape {
+        self.with(ledger, now, shed, |shape, limits, step| match shape {
             Shape::Single(line) => slots.iter().for_each(|slot| line.link(*slot, step.ledger)),
             Shape::Fair(fair) => slots
                 .iter()
-                .for_each(|slot| fair.adopt(*slot, &limits, step)),
+                .for_each(|slot| fair.adopt(*slot, limits, step)),
         });
     }
 }

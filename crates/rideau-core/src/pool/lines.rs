@@ -146,7 +146,9 @@ impl<R: Reply> Lines<R> {
     pub(super) fn bear(&mut self, load: Load) {
         self.load = load;
         if self.len > 0 {
-            self.lines.iter_mut().for_each(|line| line.bear(load));
+            // A line that is only read stays in the memory of every core.
+            let lines = self.lines.iter_mut().filter(|line| line.len() > 0);
+            lines.for_each(|line| line.bear(load));
         }
     }
 

@@ -107,10 +107,18 @@ impl Line {
 
     /// Shed the entries that the law wants gone while none is served, down to
     /// `floor`.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn settle<R>(&mut self, floor: u32, limits: &Limits, step: &mut Step<'_, R>) {
+        if self.keeps_promises() {
+            self.settle_paced(limits, step);
+        } else {
+            self.settle_by_age(floor, step);
+        }
+    }
+
+    /// As [`settle`](Self::settle), for laws that keep no promises.
+    fn settle_by_age<R>(&mut self, floor: u32, step: &mut Step<'_, R>) {
         match &self.law {
-            Law::Paced(_) => return self.settle_paced(limits, step),
             Law::Standing(_) => return self.release_spared(floor, step),
             // The oldest may lie in another core's memory: look only if it
             // matters.
