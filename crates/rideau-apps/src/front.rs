@@ -6,6 +6,7 @@
 //! to [`apps`](crate::apps).
 
 mod body;
+mod broken;
 mod conn;
 mod error_log;
 mod fast_path;
@@ -13,6 +14,7 @@ mod forward;
 mod guest;
 mod headers;
 mod http1;
+mod http1_client;
 mod http2;
 mod ids;
 #[cfg(test)]
@@ -23,8 +25,10 @@ mod request;
 mod retries;
 mod router;
 mod serve;
+mod spool;
 mod sticky;
 mod upgrade;
+mod upload;
 mod upstream_conn;
 
 use std::fmt;

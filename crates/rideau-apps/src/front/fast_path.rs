@@ -10,9 +10,9 @@ use std::time::Instant;
 
 use rideau_core::apps::Ended;
 
-use super::body::Upload;
 use super::forward::{Start, Visit};
 use super::request::ProxyRequest;
+use super::upload::Upload;
 use super::upstream_conn::{Lost, UpstreamConn};
 use crate::apps::{Asking, Session};
 use crate::http1::message_io::MessageIo;

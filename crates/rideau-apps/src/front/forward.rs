@@ -12,7 +12,7 @@ use hyper::{Method, StatusCode};
 use rideau_core::apps::{Ended, ProcessId};
 
 use super::Front;
-use super::body::{self, Allowance, Answer, Fate, Live, Source, Upload};
+use super::body::{Allowance, Answer, Live};
 use super::conn::ClientConn;
 use super::headers::{self, Noted};
 use super::ids::Id;
@@ -20,6 +20,7 @@ use super::refusals::{No, Reader};
 use super::reply::HttpReply;
 use super::request::{Begun, ProxyRequest};
 use super::retries::Retries;
+use super::upload::{self, Fate, Source, Upload};
 use super::upstream_conn::{Early, Lost, Said, UpstreamConn, is_bare};
 use crate::apps::{Refused, Session, Waiting, Wanted};
 use crate::upstream::Connections;
@@ -139,10 +140,10 @@ impl ProxyRequest {
             return Err(No::BodyTooLarge);
         }
         if http.buffers_requests.unwrap_or(self.has_few_places()) {
-            return Ok((body::read(sent.source, http.body_max).await?, None));
+            return Ok((upload::read(sent.source, http.body_max).await?, None));
         }
         let is_checked = sent.is_checked && sent.len.is_none();
-        let (upload, fate) = body::peek(sent.source, sent.len, http.body_max, is_checked).await?;
+        let (upload, fate) = upload::peek(sent.source, sent.len, http.body_max, is_checked).await?;
         Ok((upload, Some(fate)))
     }
 

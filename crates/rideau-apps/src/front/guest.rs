@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use tokio::sync::{OwnedSemaphorePermit, watch};
 
-use super::http1::Patience;
+use super::http1_client::Patience;
 use super::{Front, Phase};
 
 /// A connection that was let in.

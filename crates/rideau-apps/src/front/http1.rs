@@ -4,7 +4,6 @@
 //! the connection. While an app thinks, the client is watched, so that one that
 //! leaves takes its request along.
 
-mod client;
 #[cfg(test)]
 mod fuzz;
 
@@ -14,48 +13,36 @@ use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
+use hyper::Method;
 use hyper::body::Bytes;
-use hyper::{Method, StatusCode};
 use parking_lot::Mutex;
 
-use self::client::Came;
-pub(super) use self::client::{Client, Patience};
 use super::Front;
-use super::body::{Answer, Broken, Source};
+use super::body::Answer;
+use super::broken::Broken;
 use super::conn::ClientConn;
 use super::fast_path::FastPath;
 use super::forward::{Sent, Start, Visit};
+use super::http1_client::{BodyEnd, Came, Client, Manner, Patience};
 use super::refusals::No;
 use super::reply::HttpReply;
 use super::request::{Begun, Heard, ProxyRequest};
 use super::upgrade::{self, Turned};
-use super::upstream_conn::{Asked, Early, Lost, Said, is_bare};
+use super::upload::{Incoming, Source};
+use super::upstream_conn::{Asked, Early, Lost, Said};
 use crate::http1::head::{HeadLimits, Trouble};
 use crate::http1::message_io::MessageIo;
 use crate::http1::stream::Stream;
 use rideau_process::panics::{self, Panicked};
 
 /// What a client sends after the head of a request.
-pub(super) struct Body(Arc<Mutex<Client>>);
+struct Body(Arc<Mutex<Client>>);
 
 /// A client's connection.
 struct Connection<'a> {
     front: &'a Front,
     conn: &'a ClientConn,
     client: Arc<Mutex<Client>>,
-}
-
-/// What is to be known of a request to answer it.
-#[derive(Clone, Copy)]
-struct Manner {
-    /// It asks for a head alone.
-    wants_head: bool,
-    /// The client speaks a version that knows chunks.
-    is_recent: bool,
-    /// The client would send more requests.
-    keeps: bool,
-    /// It takes what follows a body in chunks.
-    takes_trailers: bool,
 }
 
 /// What is still to be done for a request.
@@ -66,31 +53,6 @@ enum Ahead<'a> {
     Said(&'a ProxyRequest, FastPath, Said),
     /// Its answer was written as a whole, and the client does not take it at once.
     Reply(HttpReply),
-}
-
-/// How the end of a body is told.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum End {
-    /// By its length, or there is none.
-    Known,
-    Chunks,
-    /// By the end of the connection.
-    Close,
-}
-
-impl Manner {
-    /// That of an answer to what may be no request, after which nothing follows.
-    const LAST: Self = Self {
-        wants_head: false,
-        is_recent: true,
-        keeps: false,
-        takes_trailers: false,
-    };
-
-    /// Whether an answer with this status has a body.
-    fn has_body(self, status: StatusCode) -> bool {
-        !self.wants_head && !is_bare(status)
-    }
 }
 
 /// Serve a client until it leaves, or no client is served any more.
@@ -280,7 +242,7 @@ impl Connection<'_> {
                 handed.await
             }
             (Ahead::Reply(reply), _) => {
-                let sent = self.send_rest(reply, manner, true, End::Known).await;
+                let sent = self.send_rest(reply, manner, true, BodyEnd::Known).await;
                 return Ok(self.sent(begun, sent));
             }
         };
@@ -337,7 +299,7 @@ impl Connection<'_> {
         };
         let has_body = client.take_head(len);
         let sent = has_body.then(|| Sent {
-            source: Source::Http1(Body(Arc::clone(&self.client))),
+            source: Source::Http1(Box::new(Body(Arc::clone(&self.client)))),
             len: length,
             is_checked: true,
         });
@@ -367,7 +329,7 @@ impl Connection<'_> {
     async fn send(&self, mut reply: HttpReply, manner: Manner) -> Result<bool, Option<Broken>> {
         let (at, has_body) = (reply.at, manner.has_body(reply.status));
         let written = self.write(&mut reply, manner, |body, wire, end| {
-            !has_body || end == End::Known && body.pour(wire, at)
+            !has_body || end == BodyEnd::Known && body.pour(wire, at)
         });
         match written {
             Ok(goes_on) => Ok(goes_on),
@@ -387,12 +349,12 @@ impl Connection<'_> {
         &self,
         reply: &mut HttpReply,
         manner: Manner,
-        pour: impl FnOnce(&mut Answer, &mut MessageIo, End) -> bool,
-    ) -> Result<bool, (bool, End)> {
+        pour: impl FnOnce(&mut Answer, &mut MessageIo, BodyEnd) -> bool,
+    ) -> Result<bool, (bool, BodyEnd)> {
         let keeps = manner.keeps && !reply.closes && self.front.is_open();
         let mut client = self.client.lock();
         let end = client.put_head(reply, manner, keeps);
-        if !keeps || end == End::Close {
+        if !keeps || end == BodyEnd::Close {
             client.close_after();
         }
         let is_short = pour(&mut reply.body, client.wire(), end);
@@ -414,7 +376,7 @@ impl Connection<'_> {
         mut reply: HttpReply,
         manner: Manner,
         is_short: bool,
-        end: End,
+        end: BodyEnd,
     ) -> Result<bool, Option<Broken>> {
         let mut is_over = is_short;
         let sent =
@@ -434,7 +396,7 @@ impl Connection<'_> {
         &self,
         body: &mut Answer,
         is_over: &mut bool,
-        end: End,
+        end: BodyEnd,
         manner: Manner,
         context: &mut Context<'_>,
     ) -> Poll<bool> {
@@ -476,12 +438,8 @@ impl Connection<'_> {
     }
 }
 
-impl Body {
-    /// The next part of it; none after its end.
-    pub(super) fn poll_part(
-        &mut self,
-        context: &mut Context<'_>,
-    ) -> Poll<io::Result<Option<Bytes>>> {
+impl Incoming for Body {
+    fn poll_part(&mut self, context: &mut Context<'_>) -> Poll<io::Result<Option<Bytes>>> {
         self.0.lock().poll_part(context)
     }
 }

@@ -10,10 +10,9 @@ use hyper::StatusCode;
 use hyper::body::Bytes;
 use tokio::time::{Instant, Sleep};
 
-use super::{End, Manner};
-use crate::front::headers;
-use crate::front::reply::HttpReply;
-use crate::front::upstream_conn::{is_bare, put_chunk, put_last_chunk};
+use super::headers;
+use super::reply::HttpReply;
+use super::upstream_conn::{is_bare, put_chunk, put_last_chunk};
 use crate::http1::chunks::Chunks;
 use crate::http1::date;
 use crate::http1::fields::put;
@@ -31,15 +30,15 @@ const SKIP_MAX: u64 = 64 * 1024;
 
 /// How patient we are with a client.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::front) struct Patience {
+pub(super) struct Patience {
     /// A head that began is complete.
-    pub(in crate::front) head: Duration,
+    pub(super) head: Duration,
     /// Something happens.
-    pub(in crate::front) idle: Duration,
+    pub(super) idle: Duration,
 }
 
 /// A client.
-pub(in crate::front) struct Client {
+pub(super) struct Client {
     wire: MessageIo,
     limits: HeadLimits,
     patience: Patience,
@@ -83,6 +82,44 @@ pub(super) enum Came {
     Over,
 }
 
+/// What is to be known of a request to answer it.
+#[derive(Clone, Copy)]
+pub(super) struct Manner {
+    /// It asks for a head alone.
+    pub(super) wants_head: bool,
+    /// The client speaks a version that knows chunks.
+    pub(super) is_recent: bool,
+    /// The client would send more requests.
+    pub(super) keeps: bool,
+    /// It takes what follows a body in chunks.
+    pub(super) takes_trailers: bool,
+}
+
+/// How the end of a body is told.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum BodyEnd {
+    /// By its length, or there is none.
+    Known,
+    Chunks,
+    /// By the end of the connection.
+    Close,
+}
+
+impl Manner {
+    /// That of an answer to what may be no request, after which nothing follows.
+    pub(super) const LAST: Self = Self {
+        wants_head: false,
+        is_recent: true,
+        keeps: false,
+        takes_trailers: false,
+    };
+
+    /// Whether an answer with this status has a body.
+    pub(super) fn has_body(self, status: StatusCode) -> bool {
+        !self.wants_head && !is_bare(status)
+    }
+}
+
 impl Client {
     pub(super) fn new(stream: Stream, limits: HeadLimits, patience: Patience) -> Self {
         Self {
@@ -105,7 +142,7 @@ impl Client {
         &mut self.wire
     }
 
-    pub(in crate::front) fn into_wire(self) -> MessageIo {
+    pub(super) fn into_wire(self) -> MessageIo {
         self.wire
     }
 
@@ -225,7 +262,7 @@ impl Client {
     }
 
     /// Write the head of an answer; says how the end of its body will be told.
-    pub(super) fn put_head(&mut self, reply: &HttpReply, manner: Manner, keeps: bool) -> End {
+    pub(super) fn put_head(&mut self, reply: &HttpReply, manner: Manner, keeps: bool) -> BodyEnd {
         self.is_answered = true;
         let out = self.wire.out();
         out.reserve(reply.fields.len() + 256);
@@ -248,16 +285,16 @@ impl Client {
         let end = match reply.length {
             Some(len) if reply.status != StatusCode::NO_CONTENT => {
                 headers::put_length(out, len);
-                End::Known
+                BodyEnd::Known
             }
-            _ if is_bare(reply.status) || reply.status.is_informational() => End::Known,
+            _ if is_bare(reply.status) || reply.status.is_informational() => BodyEnd::Known,
             _ if manner.is_recent => {
                 put(out, "Transfer-Encoding", "chunked");
-                End::Chunks
+                BodyEnd::Chunks
             }
-            _ => End::Close,
+            _ => BodyEnd::Close,
         };
-        if !keeps || end == End::Close {
+        if !keeps || end == BodyEnd::Close {
             put(out, "Connection", "close");
         } else if !manner.is_recent {
             put(out, "Connection", "keep-alive");
@@ -277,7 +314,7 @@ impl Client {
     }
 
     /// Write the head of an answer after which all is different.
-    pub(in crate::front) fn put_turned(&mut self, reply: &HttpReply) {
+    pub(super) fn put_turned(&mut self, reply: &HttpReply) {
         let manner = Manner {
             wants_head: false,
             is_recent: true,
@@ -288,15 +325,15 @@ impl Client {
     }
 
     /// Write a part of the body of an answer.
-    pub(super) fn put_part(&mut self, part: Bytes, end: End) {
+    pub(super) fn put_part(&mut self, part: Bytes, end: BodyEnd) {
         match end {
-            End::Chunks => put_chunk(&mut self.wire, part),
-            End::Known | End::Close => self.wire.push(part),
+            BodyEnd::Chunks => put_chunk(&mut self.wire, part),
+            BodyEnd::Known | BodyEnd::Close => self.wire.push(part),
         }
     }
 
-    pub(super) fn put_end(&mut self, end: End, trailers: &[u8]) {
-        if end == End::Chunks {
+    pub(super) fn put_end(&mut self, end: BodyEnd, trailers: &[u8]) {
+        if end == BodyEnd::Chunks {
             put_last_chunk(&mut self.wire, trailers);
         }
     }

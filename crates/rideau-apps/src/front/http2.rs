@@ -19,13 +19,13 @@ use rideau_process::panics;
 
 use self::sending::Sending;
 use super::Front;
-use super::body::Source;
 use super::conn::ClientConn;
 use super::forward::{Sent, Start, Visit};
 use super::guest::Guest;
 use super::refusals::No;
 use super::reply::{HttpReply, read};
 use super::request::{Begun, Heard};
+use super::upload::Source;
 use super::upstream_conn::is_bare;
 use crate::http1::fields::{Fields, Span};
 use crate::http1::head::{is_host, length};

@@ -19,6 +19,7 @@ use super::body::Answer;
 use super::headers::{ERROR, REQUEST_ID};
 use super::ids::Id;
 use super::reply::HttpReply;
+use super::upload::Unread;
 use crate::apps::Refused;
 use crate::http1::date;
 use crate::http1::head::Trouble;
@@ -67,6 +68,15 @@ impl From<Trouble> for No {
             Trouble::Bad(why) => Self::Bad(why),
             Trouble::Large => Self::HeaderTooLarge,
             Trouble::Slow => Self::HeaderTimeout,
+        }
+    }
+}
+
+impl From<Unread> for No {
+    fn from(unread: Unread) -> Self {
+        match unread {
+            Unread::TooLarge => Self::BodyTooLarge,
+            Unread::Broken => Self::Bad("its body makes no sense, or was broken off"),
         }
     }
 }

@@ -14,7 +14,7 @@ use hyper::body::Bytes;
 const PART: usize = 64 * 1024;
 
 /// Bytes that wait to be taken, in order.
-pub(in crate::front) struct Spool {
+pub(super) struct Spool {
     /// Bytes that may be in memory.
     memory_max: usize,
     /// What is in memory goes first.

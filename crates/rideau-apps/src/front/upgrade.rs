@@ -19,13 +19,13 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::Front;
-use super::body::Upload;
 use super::conn::ClientConn;
 use super::forward::Visit;
-use super::http1::Client;
+use super::http1_client::Client;
 use super::refusals::No;
 use super::reply::HttpReply;
 use super::request::{Begun, ProxyRequest};
+use super::upload::Upload;
 use super::upstream_conn::{Asked, UpstreamConn};
 use crate::apps::Session;
 use crate::http1::message_io::MessageIo;

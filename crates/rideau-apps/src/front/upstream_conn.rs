@@ -10,8 +10,8 @@ use hyper::StatusCode;
 use hyper::body::Bytes;
 
 use crate::apps::Session;
-use crate::front::body::{Extent, Upload};
 use crate::front::headers::{self, Noted};
+use crate::front::upload::{Extent, Upload};
 use crate::http1::chunks::Chunks;
 use crate::http1::message_io::{MessageIo, Rest};
 

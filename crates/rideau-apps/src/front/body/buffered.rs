@@ -12,8 +12,9 @@ use parking_lot::Mutex;
 use rideau_process::panics;
 use tokio::task::AbortHandle;
 
-use super::spool::Spool;
-use super::{Broken, CUT, Live, Part};
+use super::Live;
+use crate::front::broken::{Broken, CUT, Part};
+use crate::front::spool::Spool;
 
 /// Bytes of an answer that are kept in memory.
 const MEMORY_MAX: usize = 1024 * 1024;

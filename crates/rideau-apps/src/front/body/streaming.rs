@@ -5,8 +5,9 @@ use std::time::Instant;
 
 use rideau_core::apps::Ended;
 
-use super::{Allowance, Broken, CUT, Part, SLOW};
+use super::Allowance;
 use crate::apps::Session;
+use crate::front::broken::{Broken, CUT, Part, SLOW};
 use crate::front::upstream_conn::UpstreamConn;
 use crate::http1::message_io::MessageIo;
 

@@ -7,7 +7,8 @@ use h2::{Reason, SendStream};
 use hyper::body::Bytes;
 
 use super::Stay;
-use crate::front::body::{Answer, Broken};
+use crate::front::body::Answer;
+use crate::front::broken::Broken;
 use crate::front::reply::read;
 
 /// A body that is being sent.

@@ -4,24 +4,32 @@ use std::future::poll_fn;
 
 use hyper::body::Bytes;
 
-use super::spool::Spool;
 use super::{Fate, Passing, Source, Upload};
-use crate::front::refusals::No;
+use crate::front::spool::Spool;
+
+/// Why a body was not read.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(in crate::front) enum Unread {
+    /// It is longer than it may be, or than there is room for.
+    TooLarge,
+    /// It makes no sense, or was broken off.
+    Broken,
+}
 
 /// Bytes of a request that are kept in memory, and can be sent again.
 const MEMORY_MAX: usize = 64 * 1024;
 
 /// Read all of it.
-pub(in crate::front) async fn read(mut source: Source, body_max: u64) -> Result<Upload, No> {
+pub(in crate::front) async fn read(mut source: Source, body_max: u64) -> Result<Upload, Unread> {
     let mut spool = Spool::new(MEMORY_MAX);
     let mut left = body_max;
     while let Some(part) = part(&mut source).await? {
         left = left
             .checked_sub(part.len() as u64)
-            .ok_or(No::BodyTooLarge)?;
+            .ok_or(Unread::TooLarge)?;
         spool.push(part).map_err(|error| {
             tracing::warn!("a request cannot be kept in a file: {error}");
-            No::BodyTooLarge
+            Unread::TooLarge
         })?;
     }
     Ok(match spool.into_bytes() {
@@ -36,7 +44,7 @@ pub(in crate::front) async fn peek(
     len: Option<u64>,
     body_max: u64,
     is_checked: bool,
-) -> Result<(Upload, Fate), No> {
+) -> Result<(Upload, Fate), Unread> {
     let mut left = body_max;
     let fate = Fate::new();
     let mut first = None;
@@ -46,7 +54,7 @@ pub(in crate::front) async fn peek(
         };
         left = left
             .checked_sub(part.len() as u64)
-            .ok_or(No::BodyTooLarge)?;
+            .ok_or(Unread::TooLarge)?;
         first = Some(part);
     }
     let passing = Passing {
@@ -60,11 +68,11 @@ pub(in crate::front) async fn peek(
 }
 
 /// The next part of it that is none of nothing.
-async fn part(source: &mut Source) -> Result<Option<Bytes>, No> {
+async fn part(source: &mut Source) -> Result<Option<Bytes>, Unread> {
     loop {
         match poll_fn(|context| source.poll_part(context)).await {
             None => return Ok(None),
-            Some(Err(_)) => return Err(No::Bad("its body makes no sense, or was broken off")),
+            Some(Err(_)) => return Err(Unread::Broken),
             Some(Ok(part)) if part.is_empty() => (),
             Some(Ok(part)) => return Ok(Some(part)),
         }
