@@ -75,6 +75,7 @@ const LAYERS: &[(&str, &[&str])] = &[
 const FOLDERS: &[&str] = &[
     "rideau-apps/src",
     "rideau-apps/src/apps",
+    "rideau-apps/src/front",
     "rideau-config/src",
     "rideau-process/src",
     "rideau-resp/src",
@@ -83,6 +84,7 @@ const FOLDERS: &[&str] = &[
     "rideau-daemon/src",
     "rideau-daemon/src/admin",
     "rideau-daemon/src/redis",
+    "rideau-daemon/src/redis/commands",
     "rideau-daemon/src/serve",
     "rideau-daemon/src/state",
     "rideau-daemon/src/view",

@@ -9,10 +9,12 @@ mod awaits;
 mod brokers;
 mod connection;
 mod instead;
+mod leases;
 mod locks;
 mod look;
 mod lost;
 mod multi;
+mod needs;
 mod page;
 #[cfg(test)]
 pub(crate) mod planted;
@@ -44,22 +46,27 @@ use rideau_resp::{Mistake, Protocol, Quoted, Request, Upper};
 pub(crate) use still::{deny, may_still};
 pub(crate) use watch::follow as follow_watch;
 
-use still::may_run;
+use needs::may_run;
 
 /// Every command: our own, and those that tools for Redis send.
 pub(crate) const ALL: &[About] = &{
-    let (ours, more) = (table::OURS, tools::TABLE);
-    let mut all = [ours[0]; table::OURS.len() + tools::TABLE.len()];
-    let mut at = 0;
-    while at < all.len() {
-        all[at] = match at < ours.len() {
-            true => ours[at],
-            false => more[at - ours.len()],
-        };
-        at += 1;
+    let mut all = [table::OURS[0]; COUNT];
+    let (mut at, mut of) = (0, 0);
+    while of < TABLES.len() {
+        let mut row = 0;
+        while row < TABLES[of].len() {
+            all[at] = TABLES[of][row];
+            (at, row) = (at + 1, row + 1);
+        }
+        of += 1;
     }
     all
 };
+
+/// Each family of commands has its own.
+const TABLES: [&[About]; 3] = [table::OURS, apps::TABLE, tools::TABLE];
+
+const COUNT: usize = table::OURS.len() + apps::TABLE.len() + tools::TABLE.len();
 
 /// The names of all commands, in the order of the table.
 pub const NAMES: &[&str] = &{
@@ -85,11 +92,27 @@ pub(crate) struct About {
     pub is_control: bool,
     /// It gives something out, or brings something that is given out.
     pub is_grant: bool,
+    /// What its first argument is.
+    pub subject: Subject,
     /// What follows its name.
     pub usage: &'static str,
     /// What it does.
     pub summary: &'static str,
     run: Run,
+}
+
+/// What the first argument of a command is. A client of a cluster goes by that, and finds the
+/// node that decides.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Subject {
+    /// The key of a lock, or the name of a pool, a broker, an app, a range …
+    Name,
+    /// A ticket, or the reference of a match or a lease.
+    Ticket,
+    /// A value of a range, the ticket of one, or `KEY` and a key of one.
+    Value,
+    /// Something else, or there need not be one.
+    Nothing,
 }
 
 impl About {
@@ -100,6 +123,11 @@ impl About {
             right: self.right,
             is_control: self.is_control,
         }
+    }
+
+    /// Its first argument is what clients for Redis call a key.
+    fn has_key(&self) -> bool {
+        self.subject != Subject::Nothing
     }
 
     /// Write down that a client that did not log in may not use this. What is not control,
@@ -118,6 +146,7 @@ const fn about(
     name: &'static str,
     words: usize,
     right: &'static str,
+    subject: Subject,
     usage: &'static str,
     summary: &'static str,
     run: Run,
@@ -128,6 +157,7 @@ const fn about(
         right,
         is_control: is_control_command(name, right),
         is_grant: is_grant(name),
+        subject,
         usage,
         summary,
         run,

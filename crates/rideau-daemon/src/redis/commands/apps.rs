@@ -9,6 +9,7 @@ use rideau_resp::{Mistake, Request, Upper};
 
 use super::page;
 use super::tickets::{self, Answer};
+use super::{About, Subject, about};
 use crate::redis::client::{
     AskArgs, Awaits, Client, CommandError, Next, PendingCommand, closed, refused,
 };
@@ -17,6 +18,109 @@ use crate::state::daemon::Daemon;
 use crate::state::grant::Grant;
 use crate::state::ticket::TicketKind;
 use crate::view::tables::{self, TableKind};
+
+/// The commands about applications.
+pub(super) const TABLE: &[About] = &[
+    about(
+        "APP.GET",
+        2,
+        "get",
+        Subject::Name,
+        "app [WAIT ms] [ASYNC] [ID nonce] [NOTE text]",
+        "Have a place in a process of an app, for other fronts",
+        get,
+    ),
+    about(
+        "APP.LS",
+        1,
+        "show",
+        Subject::Nothing,
+        "[COUNT n] [FROM cursor]",
+        "The apps",
+        list,
+    ),
+    about(
+        "APP.STAT",
+        2,
+        "show",
+        Subject::Name,
+        "app [COUNT n] [FROM cursor]",
+        "The processes of an app",
+        stat,
+    ),
+    about(
+        "APP.LOG",
+        2,
+        "app",
+        Subject::Name,
+        "app [LINES n]",
+        "What its processes wrote last: number, process, output, line",
+        log,
+    ),
+    about(
+        "APP.RESTART",
+        2,
+        "app",
+        Subject::Name,
+        "app [ROLLING | BLOCKING | NOW]",
+        "Replace its processes by new ones",
+        restart,
+    ),
+    about(
+        "APP.SET",
+        2,
+        "app",
+        Subject::Name,
+        "app [MIN n] [MAX n]",
+        "Change how many processes it has",
+        set,
+    ),
+    about(
+        "APP.SPAWN",
+        2,
+        "app",
+        Subject::Name,
+        "app",
+        "Start one process more",
+        spawn,
+    ),
+    about(
+        "APP.DISABLE",
+        2,
+        "app",
+        Subject::Nothing,
+        "pid",
+        "Send a process no more requests, and keep it",
+        disable,
+    ),
+    about(
+        "APP.ENABLE",
+        2,
+        "app",
+        Subject::Nothing,
+        "pid",
+        "Send a process requests again",
+        enable,
+    ),
+    about(
+        "APP.DETACH",
+        2,
+        "app",
+        Subject::Nothing,
+        "pid",
+        "Have a process finish what it serves, and go",
+        detach,
+    ),
+    about(
+        "APP.KILL",
+        2,
+        "app",
+        Subject::Nothing,
+        "pid",
+        "End a process at once",
+        kill,
+    ),
+];
 
 /// This many lines are told to a client that does not say how many.
 const LINES: u64 = 100;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use rideau_resp::{Quoted, Request};
 
-use super::{About, about, tickets};
+use super::{About, Subject, about, tickets};
 use crate::redis::client::{AskArgs, Awaits, Client, CommandError, Next, OnReady, PendingCommand};
 use crate::state::answer::Outcome;
 use crate::state::end::EndReason;
@@ -18,6 +18,7 @@ pub(super) const AWAIT: About = about(
     "AWAIT",
     2,
     "await",
+    Subject::Ticket,
     "ticket [ms]",
     "The answer of an ASYNC command, again and again until its lease ends",
     wait,
@@ -27,6 +28,7 @@ pub(super) const AWAIT_END: About = about(
     "AWAIT.END",
     2,
     "await",
+    Subject::Ticket,
     "ref [ms]",
     "Wait for the other party's end of a match",
     wait_end,

@@ -18,8 +18,6 @@ use crate::state::daemon::Daemon;
 use crate::state::end::EndReason;
 use crate::view::tables::More;
 
-/// Commands whose first word is a key.
-const KEYED: [&str; 3] = ["LOCK", "UNLOCK", "LOCK.STAT"];
 /// No client promises to say something less often: a day.
 const HEARTBEAT_MAX: u64 = 86_400_000;
 
@@ -434,7 +432,7 @@ pub(super) fn command(client: &mut Client, request: Request<'_>) -> Result<Next,
             let about = super::find(name);
             let about =
                 about.ok_or_else(|| CommandError("ERR Invalid command specified".into()))?;
-            let key = arguments.next().filter(|_| KEYED.contains(&about.name));
+            let key = arguments.next().filter(|_| about.has_key());
             let no_key = || CommandError("ERR The command has no key arguments".into());
             reply.array(1).bulk(key.ok_or_else(no_key)?);
         }
@@ -519,15 +517,17 @@ fn category(about: &About) -> &'static str {
 
 /// A command as Redis' own tools read it.
 fn entry(reply: &mut rideau_resp::Reply<'_>, about: &About) {
+    // The first key, the last, and the step from one to the next.
+    let key = i64::from(about.has_key());
     reply
         .array(10)
         .bulk(about.name.to_lowercase())
         .integer(-(about.words as i64))
         .array(1)
         .simple("fast")
-        .integer(0)
-        .integer(0)
-        .integer(0)
+        .integer(key)
+        .integer(key)
+        .integer(key)
         .array(1)
         .simple(format_args!("@{}", category(about)))
         .array(0)

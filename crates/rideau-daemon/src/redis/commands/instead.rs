@@ -22,8 +22,8 @@ const NEWS: &str = "only the server tells events: SUBSCRIBE rideau:events. Two c
                     ASK broker VALUE v and OFFER broker VALUE v.";
 const NOTHING: &str = "no values are stored here, so there is nothing to save, copy or delete. \
                        RELEASE ticket ends a lease, CONFIG REWRITE saves the config.";
-const ALONE: &str = "this is one server, without a cluster or replicas: connect as to a single \
-                     Redis server.";
+pub(super) const ALONE: &str = "this is one server, without a cluster or replicas: connect as to \
+                                a single Redis server.";
 const STOP: &str = "send the server SIGTERM to stop it: holders may finish first.";
 const INSIGHT: &str = "SHOW lists what there is, EXPLAIN says why something waits, and INFO and \
                        /metrics have the numbers.";
@@ -176,7 +176,6 @@ const TABLE: &[(&[&str], &str)] = &[
     ),
     (
         &[
-            "CLUSTER",
             "READONLY",
             "READWRITE",
             "ASKING",

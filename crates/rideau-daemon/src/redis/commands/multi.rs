@@ -6,7 +6,7 @@
 use rideau_config::OWN;
 use rideau_resp::{Request, Upper};
 
-use super::{About, about};
+use super::{About, Subject, about};
 use crate::redis::client::{Client, CommandError, Next};
 use crate::redis::transaction::{QUEUED_MAX, TooLong, Transaction};
 
@@ -14,6 +14,7 @@ pub(super) const MULTI: About = about(
     "MULTI",
     1,
     OWN,
+    Subject::Nothing,
     "",
     "Queue the commands that follow, until EXEC or DISCARD",
     multi,
@@ -23,6 +24,7 @@ pub(super) const EXEC: About = about(
     "EXEC",
     1,
     "",
+    Subject::Nothing,
     "",
     "Execute what was queued since MULTI, in order; none of it waits",
     exec,
@@ -32,6 +34,7 @@ pub(super) const DISCARD: About = about(
     "DISCARD",
     1,
     "",
+    Subject::Nothing,
     "",
     "Forget what was queued since MULTI",
     discard,
@@ -41,6 +44,7 @@ pub(super) const WATCH: About = about(
     "WATCH",
     2,
     "",
+    Subject::Nothing,
     "key ...",
     "Refused: there are no values to watch; LOCK keeps others from a key",
     watch,
@@ -50,6 +54,7 @@ pub(super) const UNWATCH: About = about(
     "UNWATCH",
     1,
     "",
+    Subject::Nothing,
     "",
     "Nothing is watched, so this does nothing",
     unwatch,

@@ -2,7 +2,7 @@
 
 use rideau_resp::Request;
 
-use super::{ALL, About, about, tickets};
+use super::{ALL, About, Subject, about, tickets};
 use crate::redis::client::{AskArgs, Awaits, Client, CommandError, Next, OnReady, PendingCommand};
 use crate::state::ticket::TicketKind;
 
@@ -10,6 +10,7 @@ pub(super) const PANIC: About = about(
     "TEST.PANIC",
     2,
     "",
+    Subject::Nothing,
     "NOW | LATER | AFTER | ASYNC",
     "Panic at once, while it waits, when it is answered, or after an answer",
     panic,

@@ -1,18 +1,8 @@
 //! Rights that are looked up again: of commands that wait, and of streams.
 
-use std::sync::atomic::Ordering;
-
-use super::{ALL, About, find, may_use, ranges};
+use super::needs::needs;
+use super::{may_use, ranges};
 use crate::redis::client::{Awaits, Client, CommandError};
-use crate::state::pending::Needs;
-
-/// Whether the client has the right that a command needs.
-pub(super) fn may_run(client: &Client, name: &str) -> Result<(), CommandError> {
-    let config = client.daemon.config.load();
-    let needs = find(name.as_bytes()).map_or_else(Needs::default, About::needs);
-    let may = client.daemon.allows(client.user.as_deref(), &config, needs);
-    may.map_err(CommandError)
-}
 
 /// Whether the client may still have what its last command waits for. Its rights are
 /// those of now.
@@ -32,10 +22,4 @@ pub(crate) fn may_still(client: &Client, awaits: &Awaits, name: &str) -> Result<
 /// for.
 pub(crate) fn deny(client: &Client, user: &str, CommandError(text): &CommandError) {
     client.daemon.deny(needs(client), user, text);
-}
-
-/// What the last command of a client needs of its user.
-pub(super) fn needs(client: &Client) -> Needs {
-    let last = client.card.last.load(Ordering::Relaxed);
-    ALL.get(last).map_or_else(Needs::default, About::needs)
 }

@@ -4,9 +4,10 @@
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use rideau_config::OWN;
+use rideau_core::cluster::slot_of;
 use rideau_resp::{Arguments, Mistake, Quoted, Request, Upper};
 
-use super::{About, about};
+use super::{About, Subject, about, instead};
 use crate::redis::client::{Client, CommandError, Next};
 
 /// These commands. They tell nothing of others, so every user may use them.
@@ -15,6 +16,7 @@ pub(super) const TABLE: &[About] = &[
         "TIME",
         1,
         OWN,
+        Subject::Nothing,
         "",
         "The server's clock: seconds since 1970, and microseconds",
         time,
@@ -23,6 +25,7 @@ pub(super) const TABLE: &[About] = &[
         "DBSIZE",
         1,
         OWN,
+        Subject::Nothing,
         "",
         "How many keys are stored: none; LOCK.LS has the keys of locks",
         size,
@@ -31,6 +34,7 @@ pub(super) const TABLE: &[About] = &[
         "SCAN",
         2,
         OWN,
+        Subject::Nothing,
         "cursor [MATCH pattern] [COUNT n] [TYPE type]",
         "The keys that are stored: none; LOCK.LS has the keys of locks",
         scan,
@@ -39,6 +43,7 @@ pub(super) const TABLE: &[About] = &[
         "SLOWLOG",
         2,
         OWN,
+        Subject::Nothing,
         "GET [n] | LEN | RESET",
         "Slow commands: none is written down; rideau_command_seconds of /metrics has all",
         slow,
@@ -47,12 +52,38 @@ pub(super) const TABLE: &[About] = &[
         "LATENCY",
         2,
         OWN,
+        Subject::Nothing,
         "LATEST | HISTORY event | HISTOGRAM [command ...] | RESET [event ...] | DOCTOR",
         "Spikes: none is written down; rideau_command_seconds of /metrics has all",
         latency,
     ),
-    about("ACL", 2, OWN, "WHOAMI", "Who this connection is", acl),
-    about("MODULE", 2, OWN, "LIST", "The modules: none", module),
+    about(
+        "ACL",
+        2,
+        OWN,
+        Subject::Nothing,
+        "WHOAMI",
+        "Who this connection is",
+        acl,
+    ),
+    about(
+        "CLUSTER",
+        2,
+        OWN,
+        Subject::Nothing,
+        "KEYSLOT name",
+        "The slot of a name, as clients of a cluster compute it",
+        cluster,
+    ),
+    about(
+        "MODULE",
+        2,
+        OWN,
+        Subject::Nothing,
+        "LIST",
+        "The modules: none",
+        module,
+    ),
 ];
 
 fn time(client: &mut Client, request: Request<'_>) -> Result<Next, CommandError> {
@@ -134,6 +165,21 @@ fn acl(client: &mut Client, request: Request<'_>) -> Result<Next, CommandError> 
     let user = client.user.as_ref().map(|user| user.name.clone());
     let user = user.unwrap_or_else(|| "default".into());
     client.reply().bulk(user);
+    Ok(Next::Done)
+}
+
+fn cluster(client: &mut Client, request: Request<'_>) -> Result<Next, CommandError> {
+    let (what, mut arguments) = part(request)?;
+    if what.as_bytes() != b"KEYSLOT" {
+        // Clients of a cluster look for Redis' own words.
+        return Err(CommandError(format!(
+            "ERR This instance has cluster support disabled: {}",
+            instead::ALONE
+        )));
+    }
+    let name = arguments.word("CLUSTER KEYSLOT", "a name")?;
+    arguments.end("CLUSTER KEYSLOT")?;
+    client.reply().integer(slot_of(name).into());
     Ok(Next::Done)
 }
 

@@ -19,7 +19,7 @@ const EXPECTED: &str = include_str!("rights.txt");
 /// Commands whose first word says what they do. Each may need another right than the
 /// rest.
 const PARTED: &[&str] = &[
-    "ACL", "CLIENT", "CONFIG", "LATENCY", "MODULE", "SESSION", "SHOW", "SLOWLOG",
+    "ACL", "CLIENT", "CLUSTER", "CONFIG", "LATENCY", "MODULE", "SESSION", "SHOW", "SLOWLOG",
 ];
 
 /// As many words as a command wants; what they say makes no sense to any.

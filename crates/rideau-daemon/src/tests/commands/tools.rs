@@ -36,7 +36,7 @@ fn commands_of_redis_lead_to_what_there_is() {
         ("BLPOP jobs 0", "ASK broker WAIT ms"),
         ("PUBLISH news hello", "SUBSCRIBE rideau:events"),
         ("INCR n", "RESERVE range"),
-        ("CLUSTER INFO", "connect as to a single Redis server"),
+        ("REPLICAOF NO ONE", "connect as to a single Redis server"),
     ] {
         let said = peer.say(line);
         assert!(
@@ -159,7 +159,9 @@ fn commands_are_listed_by_what_they_are() {
         listed(&mut peer, "COMMAND GETKEYS LOCK job WAIT 5"),
         ["job"]
     );
-    let none = peer.say("COMMAND GETKEYS TAKE cad");
+    assert_eq!(listed(&mut peer, "COMMAND GETKEYS TAKE cad"), ["cad"]);
+    assert_eq!(listed(&mut peer, "COMMAND GETKEYS DONE m-1 x"), ["m-1"]);
+    let none = peer.say("COMMAND GETKEYS SHOW POOLS");
     assert_eq!(none, "-ERR The command has no key arguments");
     let unknown = peer.say("COMMAND GETKEYS NOPE x");
     assert_eq!(unknown, "-ERR Invalid command specified");
@@ -182,6 +184,10 @@ fn what_tools_send_is_answered_as_it_is() {
         ("LATENCY HISTORY command", "[]"),
         ("LATENCY RESET", "0"),
         ("MODULE LIST", "[]"),
+        // As Redis computes them; only what is in braces counts.
+        ("CLUSTER KEYSLOT somekey", "11058"),
+        ("CLUSTER KEYSLOT foo{hash_tag}", "2515"),
+        ("cluster keyslot {hash_tag}", "2515"),
         ("ACL WHOAMI", "default"),
     ] {
         assert_eq!(peer.say(line), answer, "{line}");
@@ -192,10 +198,15 @@ fn what_tools_send_is_answered_as_it_is() {
         "DBSIZE now",
         "SLOWLOG NOW",
         "MODULE LOAD x",
+        "CLUSTER KEYSLOT",
+        "CLUSTER SLOTS",
     ] {
         assert!(peer.say(line).starts_with("-ERR "), "{line}");
     }
     assert!(peer.say("ACL LIST").contains("CONFIG GET user"));
+    let alone = peer.say("CLUSTER SLOTS");
+    assert!(alone.contains("cluster support disabled"), "{alone}");
+    assert!(alone.contains("connect as to a single"), "{alone}");
     let Value::Array(time) = peer.ask(&["TIME"]) else {
         panic!("TIME answers no array");
     };
