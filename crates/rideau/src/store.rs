@@ -12,6 +12,8 @@ use std::path::{Path, PathBuf};
 
 #[cfg(feature = "store")]
 mod embedded;
+#[cfg(feature = "etcd")]
+pub mod etcd;
 mod memory;
 
 #[cfg(feature = "store")]
