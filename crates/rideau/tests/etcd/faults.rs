@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use rideau::store::etcd::{
     EtcdClient, EtcdDoubt, EtcdOptions, EtcdRead, EtcdRefusal, KeptAlive, KeyRange, KeyStamp, Txn,
-    TxnOp,
+    TxnOp, Watched,
 };
 
 use crate::server::{Server, patient, until};
@@ -27,7 +27,7 @@ async fn a_reply_that_does_not_come_leaves_the_outcome_unknown() {
     };
     // The endpoint is connected and checked, so the request itself is what is not answered.
     put(&client, "log/0", "").await;
-    server.pause();
+    server.pause().await;
     let error = hasty.txn(write()).await.unwrap_err();
     assert_eq!(error.doubt(), Some(EtcdDoubt::Silent), "{error}");
     assert!(error.is_unknown() && error.refusal().is_none());
@@ -140,45 +140,68 @@ async fn an_endpoint_of_another_cluster_is_refused() {
 }
 
 #[tokio::test]
-async fn three_members_go_on_without_their_leader() {
+async fn three_members_go_on_without_a_leader_that_dies() {
+    let mut servers = start_three().await;
+    let client = go_on_without(&mut servers, async |leader| leader.kill()).await;
+
+    // Two of three are gone: only what may be old can be read.
+    servers[1].kill();
+    let client = client.with_timeout(Duration::from_secs(1));
+    let mut read = EtcdRead::newest(KeyRange::key("written"));
+    let error = client.txn(Txn::new().then(TxnOp::put("more", ""))).await;
+    let error = error.unwrap_err();
+    assert!(error.is_unknown() || error.refusal() == Some(EtcdRefusal::Unreachable));
+    assert!(client.read(read.clone()).await.is_err());
+    read.may_be_old = true;
+    until("the last one is asked", async || {
+        let found = client.read(read.clone()).await;
+        found.is_ok_and(|found| found.count == 1)
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn three_members_go_on_without_a_leader_that_is_paused() {
+    let mut servers = start_three().await;
+    go_on_without(&mut servers, async |leader| leader.pause().await).await;
+}
+
+/// Three members, the leader first, so that a client uses it.
+async fn start_three() -> [Server; 3] {
     let mut servers = Server::start_three().await;
     let leader = leader_of(&servers).await;
-    // The leader first, so that the client uses it.
     servers.swap(0, leader);
+    servers
+}
+
+/// Ends the leader: keepalives, watches and writes with the old fence go on.
+async fn go_on_without(servers: &mut [Server; 3], end: impl AsyncFn(&mut Server)) -> EtcdClient {
     let options = patient(servers.iter().map(Server::address));
     let client = EtcdClient::connect(options).await.unwrap();
     let (lease, created) = hold(&client, "node", Duration::from_secs(5)).await;
     let mut keeper = client.keep_lease(lease.id, Duration::from_secs(1));
     assert_eq!(keep(&mut keeper).await, KeptAlive::Kept(lease.ttl));
+    let mut watch = client.watch(KeyRange::key("written"), created);
 
-    servers[0].kill();
+    end(&mut servers[0]).await;
+    let hasty = client.with_timeout(Duration::from_secs(1));
     let fenced = || {
         Txn::new()
             .when("node", KeyStamp::Created, created)
             .then(TxnOp::put("written", ""))
     };
     until("a write is done", async || {
-        client.txn(fenced()).await.is_ok_and(|reply| reply.holds)
+        let reply = hasty.txn(fenced()).await;
+        reply.is_ok_and(|reply| reply.holds)
     })
     .await;
     // No election loses a lease.
     assert_eq!(keep(&mut keeper).await, KeptAlive::Kept(lease.ttl));
-
-    // Two of three are gone: only what may be old can be read.
-    servers[1].kill();
-    let client = client.with_timeout(Duration::from_secs(1));
-    let mut read = EtcdRead::newest(KeyRange::key("written"));
-    let error = client.txn(fenced()).await.unwrap_err();
-    assert_ne!(error.refusal(), Some(EtcdRefusal::Other), "{error}");
-    assert!(client.read(read.clone()).await.is_err());
-    read.may_be_old = true;
-    until("the last one is asked", async || {
-        client
-            .read(read.clone())
-            .await
-            .is_ok_and(|found| found.count == 1)
+    until("the write is seen", async || {
+        matches!(soon(watch.next()).await, Ok(Watched::Changed { .. }))
     })
     .await;
+    client
 }
 
 async fn leader_of(servers: &[Server]) -> usize {

@@ -110,7 +110,7 @@ async fn a_keepalive_that_is_given_up_leaves_no_reply_behind() {
     let mut keeper = client.keep_lease(lease.id, Duration::from_millis(300));
     assert_eq!(keep(&mut keeper).await, KeptAlive::Kept(lease.ttl));
 
-    server.pause();
+    server.pause().await;
     let error = keeper.keep_alive().await.unwrap_err();
     assert_eq!(error.doubt(), Some(EtcdDoubt::Silent), "{error}");
     // Dropped by its caller instead.
@@ -147,7 +147,7 @@ async fn a_lone_member_that_is_paused_for_longer_than_a_lease_loses_it() {
     let mut keeper = client.keep_lease(lease.id, Duration::from_secs(1));
     assert_eq!(keep(&mut keeper).await, KeptAlive::Kept(lease.ttl));
 
-    server.pause();
+    server.pause().await;
     outlast(lease).await;
     server.resume();
     assert_eq!(keep(&mut keeper).await, KeptAlive::Lost);

@@ -1,10 +1,13 @@
 //! Watches: order, gaps, and what was compacted.
 
+use std::time::Duration;
+
 use rideau::store::etcd::{
     EtcdClient, EtcdRead, EtcdRefusal, EtcdWatch, KeyChange, KeyRange, Txn, TxnOp, Watched,
 };
+use tokio::time::timeout;
 
-use crate::server::{Server, until};
+use crate::server::{Server, patient, until};
 use crate::{put, soon};
 
 /// The next revision that a watch tells, with its keys and values.
@@ -22,7 +25,7 @@ async fn changed(watch: &mut EtcdWatch) -> (i64, Vec<(String, Option<String>)>) 
             Ok(Watched::Alive) => (),
             Ok(compacted) => panic!("{compacted:?}"),
             // The next call opens it again.
-            Err(_) => tokio::time::sleep(std::time::Duration::from_millis(50)).await,
+            Err(_) => tokio::time::sleep(Duration::from_millis(50)).await,
         }
     }
 }
@@ -109,6 +112,22 @@ async fn a_watch_goes_on_where_it_was_cut() {
             assert_eq!(changed(&mut watch).await.0, *revision);
         }
     }
+}
+
+#[tokio::test]
+async fn a_watch_leaves_an_endpoint_that_is_stuck_though_its_caller_waits_in_parts() {
+    let [stuck, other, _third] = Server::start_three().await;
+    let client = EtcdClient::connect(patient([stuck.address(), other.address()])).await;
+    let client = client.unwrap();
+    let revision = put(&client, "stuck/a", "").await.revision;
+    let hasty = client.with_timeout(Duration::from_secs(1));
+    let mut watch = hasty.watch(KeyRange::prefix("stuck/"), revision);
+    stuck.pause().await;
+    until("the other one answers", async || {
+        let part = timeout(Duration::from_millis(100), watch.next()).await;
+        matches!(part, Ok(Ok(Watched::Changed { .. })))
+    })
+    .await;
 }
 
 #[tokio::test]

@@ -2,6 +2,7 @@
 
 mod process;
 
+use std::fs;
 use std::sync::{Arc, Weak};
 
 use process::{Folder, free_port, has_ended, start};
@@ -152,19 +153,26 @@ impl Server {
         self.process = Some(self.serve());
     }
 
-    /// It stops where it is.
-    pub(crate) fn pause(&self) {
-        self.signal(Signal::STOP);
+    /// It stops where it is, with all its threads.
+    pub(crate) async fn pause(&self) {
+        let process = self.process.as_ref().expect("it runs").id();
+        signal(process, Signal::STOP);
+        until("etcd has stopped", async || {
+            let threads = fs::read_dir(format!("/proc/{process}/task")).expect("it is there");
+            threads.into_iter().all(|thread| {
+                let path = thread.expect("it can be read").path().join("stat");
+                let stat = fs::read_to_string(path).unwrap_or_default();
+                stat.rsplit_once(") ")
+                    .is_some_and(|(_, rest)| rest.starts_with('T'))
+            })
+        })
+        .await;
     }
 
     /// It goes on.
     pub(crate) fn resume(&self) {
-        self.signal(Signal::CONT);
-    }
-
-    fn signal(&self, which: Signal) {
         let process = self.process.as_ref().expect("it runs");
-        signal(process.id(), which);
+        signal(process.id(), Signal::CONT);
     }
 
     fn serve(&self) -> Running {

@@ -25,7 +25,8 @@ const REPLY_LEN_MAX: usize = 256 * 1024 * 1024;
 ///
 /// A request is sent once. Only if it was certainly not sent does the same call go on with
 /// the next endpoint, so a request is never applied twice. After any other failure the
-/// next call does.
+/// next call does. Limit a call by [`with_timeout`](Self::with_timeout): one that is dropped
+/// has an unknown outcome, too, and the next one asks the same endpoint again.
 ///
 /// The connections are tasks of the runtime in which the client was made: it must have
 /// its timer and its I/O, and must be running while a call waits. A thread that blocks on

@@ -3,9 +3,9 @@
 use bytes::Bytes;
 
 use super::client::EtcdClient;
-use super::error::EtcdError;
+use super::error::{EtcdDoubt, EtcdError};
 use super::lease::LeaseId;
-use super::messages::{KeyValue, RangeRequest, RangeResponse};
+use super::messages::{EtcdCall, KeyValue, RangeRequest, RangeResponse, ResponseHeader};
 
 /// One key, or all keys from one up to another.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,11 +25,14 @@ impl KeyRange {
     }
 
     /// All keys from `from` on that come before `to`.
+    ///
+    /// # Panics
+    ///
+    /// If `to` does not come after `from`: etcd takes some such ranges for others.
     pub fn between(from: impl Into<Bytes>, to: impl Into<Bytes>) -> Self {
-        Self {
-            key: from.into(),
-            end: to.into(),
-        }
+        let (key, end) = (from.into(), to.into());
+        assert!(key < end, "a range ends after its beginning");
+        Self { key, end }
     }
 
     /// All keys that begin so.
@@ -137,11 +140,9 @@ pub struct EtcdKeys {
 }
 
 impl EtcdKeys {
-    /// etcd leaves the revision of a read within a transaction to that of the transaction.
     pub(super) fn of(reply: RangeResponse, revision: i64) -> Self {
-        let own = reply.header.map_or(0, |header| header.revision);
         Self {
-            revision: own.max(revision),
+            revision,
             keys: reply.kvs.into_iter().map(EtcdKey::from).collect(),
             has_more: reply.more,
             count: u64::try_from(reply.count).unwrap_or(0),
@@ -158,7 +159,20 @@ impl EtcdClient {
     /// [`Compacted`](super::EtcdRefusal::Compacted) if the revision is gone.
     pub async fn read(&self, read: EtcdRead) -> Result<EtcdKeys, EtcdError> {
         let reply = self.call(read.request()).await?;
-        Ok(EtcdKeys::of(reply, 0))
+        let revision = self.revision(reply.header.as_ref(), RangeRequest::name())?;
+        Ok(EtcdKeys::of(reply, revision))
+    }
+
+    /// The revision of a reply. Callers use it as a fence, so a reply without one is none.
+    pub(super) fn revision(
+        &self,
+        header: Option<&ResponseHeader>,
+        call: &'static str,
+    ) -> Result<i64, EtcdError> {
+        match header {
+            Some(header) if header.revision > 0 => Ok(header.revision),
+            _ => Err(self.unknown(EtcdDoubt::Unclear, call, "the reply has no revision")),
+        }
     }
 }
 

@@ -164,7 +164,7 @@ impl EtcdClient {
     /// any was. Compares that do not hold are no error.
     pub async fn txn(&self, txn: Txn) -> Result<TxnReply, EtcdError> {
         let reply = self.call(txn.0.clone()).await?;
-        let revision = reply.header.map_or(0, |header| header.revision);
+        let revision = self.revision(reply.header.as_ref(), TxnRequest::name())?;
         let asked = match reply.succeeded {
             true => &txn.0.success,
             false => &txn.0.failure,

@@ -1,6 +1,8 @@
 //! Watches: every change of a range of keys, revision by revision.
 
 use std::collections::VecDeque;
+use std::fmt;
+use std::pin::Pin;
 
 use super::client::{CallStream, EtcdClient};
 use super::error::{EtcdDoubt, EtcdError, EtcdRefusal};
@@ -14,15 +16,19 @@ use super::messages::{
 ///
 /// A watch goes on after a failure: the next call of [`next`](Self::next) opens it again
 /// after the last revision that was given, so that none is missing and none comes twice.
-#[derive(Debug)]
 pub struct EtcdWatch {
     client: EtcdClient,
     range: KeyRange,
     /// Everything before it was given.
     from: i64,
+    /// A stream on its way. It outlives a caller that stops waiting: otherwise one that
+    /// never waits for long would ask an endpoint that is stuck again and again.
+    opening: Option<Opening>,
     stream: Option<CallStream<WatchRequest>>,
     ready: VecDeque<Watched>,
 }
+
+type Opening = Pin<Box<dyn Future<Output = Result<CallStream<WatchRequest>, EtcdError>> + Send>>;
 
 /// What a watch tells.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -63,6 +69,7 @@ impl EtcdClient {
             range,
             // With 0 etcd means now, and would mean a later now when it is opened again.
             from: from.max(1),
+            opening: None,
             stream: None,
             ready: VecDeque::new(),
         }
@@ -84,8 +91,13 @@ impl EtcdWatch {
             let stream = match &mut self.stream {
                 Some(stream) => stream,
                 None => {
-                    let opened = self.client.open(self.creation(), self.client.deadline());
-                    self.stream.insert(opened.await?)
+                    let opening = match self.opening.take() {
+                        Some(opening) => opening,
+                        None => self.open(),
+                    };
+                    let opened = self.opening.insert(opening).await;
+                    self.opening = None;
+                    self.stream.insert(opened?)
                 }
             };
             let told = match stream.next().await {
@@ -122,6 +134,11 @@ impl EtcdWatch {
         }
     }
 
+    fn open(&self) -> Opening {
+        let (client, creation) = (self.client.clone(), self.creation());
+        Box::pin(async move { client.open(creation, client.deadline()).await })
+    }
+
     fn creation(&self) -> WatchRequest {
         let create = WatchCreateRequest {
             key: self.range.key.clone(),
@@ -132,6 +149,14 @@ impl EtcdWatch {
         WatchRequest {
             request: Some(WatchAsk::Create(create)),
         }
+    }
+}
+
+impl fmt::Debug for EtcdWatch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut shown = f.debug_struct("EtcdWatch");
+        shown.field("range", &self.range).field("from", &self.from);
+        shown.field("stream", &self.stream).finish_non_exhaustive()
     }
 }
 
