@@ -106,20 +106,25 @@ async fn a_keepalive_tells_whether_the_lease_is_lost() {
 async fn a_keepalive_that_is_given_up_leaves_no_reply_behind() {
     let server = Server::start().await;
     let client = server.client().await;
-    let lease = client.grant_lease(Duration::from_secs(60)).await.unwrap();
-    let mut keeper = client.keep_lease(lease.id, Duration::from_millis(300));
-    assert_eq!(keep(&mut keeper).await, KeptAlive::Kept(lease.ttl));
+    for is_dropped in [false, true] {
+        let lease = client.grant_lease(Duration::from_secs(60)).await.unwrap();
+        let mut keeper = client.keep_lease(lease.id, Duration::from_millis(300));
+        assert_eq!(keep(&mut keeper).await, KeptAlive::Kept(lease.ttl));
 
-    server.pause().await;
-    let error = keeper.keep_alive().await.unwrap_err();
-    assert_eq!(error.doubt(), Some(EtcdDoubt::Silent), "{error}");
-    // Dropped by its caller instead.
-    let dropped = tokio::time::timeout(Duration::from_millis(50), keeper.keep_alive()).await;
-    assert!(dropped.is_err());
-    // What was asked before etcd goes on must not be taken for a reply to what comes now.
-    server.resume();
-    client.revoke_lease(lease.id).await.unwrap();
-    assert_eq!(keep(&mut keeper).await, KeptAlive::Lost);
+        server.pause().await;
+        if is_dropped {
+            let part = Duration::from_millis(50);
+            let dropped = tokio::time::timeout(part, keeper.keep_alive()).await;
+            assert!(dropped.is_err());
+        } else {
+            let error = keeper.keep_alive().await.unwrap_err();
+            assert_eq!(error.doubt(), Some(EtcdDoubt::Silent), "{error}");
+        }
+        // What was asked before must not be answered to what is asked now.
+        server.resume();
+        client.revoke_lease(lease.id).await.unwrap();
+        assert_eq!(keep(&mut keeper).await, KeptAlive::Lost);
+    }
 }
 
 #[tokio::test]
