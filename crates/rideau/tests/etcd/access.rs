@@ -4,7 +4,8 @@ use std::fs;
 use std::time::Duration;
 
 use rideau::store::etcd::{
-    EtcdClient, EtcdLogin, EtcdOptions, EtcdRefusal, EtcdTls, KeptAlive, KeyRange, Watched,
+    EtcdClient, EtcdLogin, EtcdOptions, EtcdRefusal, EtcdTls, KeptAlive, KeyRange, Txn, TxnOp,
+    Watched,
 };
 use rideau_testing::certificates::{papers, signer};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -53,11 +54,12 @@ async fn a_user_and_its_password_are_asked_for() {
         post(&server, path, body).await;
     }
     let nobody = server.client().await;
-    let error = nobody.grant_lease(Duration::from_secs(5)).await;
-    let read_error = nobody.compact(1).await;
-    for error in [error.err(), read_error.err()].into_iter().flatten() {
-        assert_eq!(error.refusal(), Some(EtcdRefusal::Auth), "{error}");
-    }
+    let write = Txn::new().then(TxnOp::put("early", "changed"));
+    let error = nobody.txn(write).await.unwrap_err();
+    assert_eq!(error.refusal(), Some(EtcdRefusal::Auth), "{error}");
+    let mut watch = nobody.watch(KeyRange::key("early"), 1);
+    let error = soon(watch.next()).await.unwrap_err();
+    assert_eq!(error.refusal(), Some(EtcdRefusal::Auth), "{error}");
     let error = EtcdClient::connect(login(&server, "root", "wrong")).await;
     let error = error.unwrap_err();
     assert_eq!(error.refusal(), Some(EtcdRefusal::Auth), "{error}");

@@ -228,7 +228,8 @@ fn change(event: KeyEvent) -> Option<(i64, KeyChange)> {
 
 fn canceled(reason: &str, stream: &CallStream<WatchRequest>) -> EtcdError {
     let said = format!("the watch was canceled: {reason}");
-    match reason.contains("permission denied") || reason.contains("auth") {
+    let words = ["permission denied", "auth", "user name"];
+    match words.iter().any(|word| reason.contains(word)) {
         true => stream.refused(EtcdRefusal::Auth, said),
         false => stream.unknown(EtcdDoubt::Unavailable, said),
     }
