@@ -1,12 +1,46 @@
 //! What several nodes decide alike, each by itself: which partition a name or a value
-//! belongs to, and which node should own a partition.
+//! belongs to, which node should own a partition, and which node does.
+//!
+//! [`Cluster`] is one node. It keeps a lease in etcd, learns from the watch which nodes
+//! live, takes partitions of nodes that do not, gives partitions to nodes that have too
+//! few, and writes a log and snapshots of what it owns. It knows no sockets, no client of
+//! etcd and nothing of what is in a partition.
 //!
 //! All of it is pure: nodes that see the same input decide the same.
 
+mod batch;
+mod effect;
+mod invariants;
+mod join;
+mod keys;
+mod lease;
+mod log;
+mod member;
+mod options;
+mod owned;
 mod partitions;
+mod planted;
+mod records;
 mod shares;
 mod slots;
+mod snapshots;
+mod store;
+mod table;
+mod takeover;
 
+pub use batch::{BadBatch, LogBatch, LogSection};
+pub use effect::{Certainty, Effect, PeerMessage, ResignReason};
+pub use keys::{ClusterKeys, WatchedKey};
+pub use member::Cluster;
+pub use options::Options;
 pub use partitions::{BadPartitions, Partitions};
+#[cfg(feature = "planted")]
+pub use planted::Planted;
+pub use records::{BadRecord, Incarnation, NodeRecord, OwnerRecord, Segment, SnapshotId};
 pub use shares::{Node, shares};
 pub use slots::{SLOTS, slot_of};
+pub use store::{
+    Compare, Holds, KeyChange, KeyRange, KeyValue, StoreOp, StoreOutcome, StoreRefusal, StoreReply,
+    StoreRequest, StoreTxn, TxnReply,
+};
+pub use table::{KnownNode, KnownOwner, OwnerTable};

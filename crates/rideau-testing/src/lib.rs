@@ -8,6 +8,7 @@
 
 #[cfg(feature = "certificates")]
 pub mod certificates;
+pub mod etcd_model;
 pub mod fuzz;
 mod panic_log;
 mod running;

@@ -86,7 +86,7 @@ fn best(partition: usize, nodes: &[Node<'_>], room: &[u64]) -> Option<usize> {
 }
 
 /// How much a partition belongs to a node: the same number on every node, in every version.
-fn rank(partition: usize, name: &str) -> u64 {
+pub(super) fn rank(partition: usize, name: &str) -> u64 {
     // FNV-1a over the name and the number, and then the end of SplitMix64: names that differ
     // in one letter would otherwise differ in few bits.
     let mut hash = 0xcbf2_9ce4_8422_2325_u64;

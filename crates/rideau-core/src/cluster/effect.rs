@@ -1,0 +1,120 @@
+//! What the machine wants done, and what nodes tell each other.
+
+use super::records::{Incarnation, Segment, SnapshotId};
+use super::store::StoreRequest;
+
+/// Something the machine wants done.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Effect {
+    /// Keep this in the node's folder: it is the id of the life that begins.
+    Remember {
+        /// The id.
+        id: u64,
+    },
+    /// Carry a request to etcd. Its outcome is an input; no outcome within a keepalive's
+    /// time is [`Unknown`](super::StoreOutcome::Unknown).
+    Store {
+        /// To tell which request an outcome belongs to.
+        id: u64,
+        /// What to ask.
+        request: StoreRequest,
+    },
+    /// Send a keepalive. Answers have no ids, so those of one stream must not be taken for
+    /// those of another: a new number is a new stream, and the former is dropped.
+    KeepAlive {
+        /// The stream.
+        stream: u64,
+        /// The lease.
+        lease: u64,
+    },
+    /// Watch the cluster's keys from a revision on. The former watch ends.
+    Watch {
+        /// To tell watches apart.
+        watch: u64,
+        /// The first revision of interest.
+        from: u64,
+    },
+    /// Drop what there is of a partition, and load it.
+    Load {
+        /// Which one.
+        partition: u32,
+        /// The ownership it is loaded for.
+        epoch: u64,
+        /// What to begin with.
+        snapshot: Option<SnapshotId>,
+        /// What to add, in this order; of each log only sections of the segment's epoch.
+        segments: Vec<Segment>,
+    },
+    /// The partition may be served, with fences of this epoch.
+    Begin {
+        /// Which one.
+        partition: u32,
+        /// The ownership.
+        epoch: u64,
+    },
+    /// The partition must not be asked any more, and is kept.
+    Close {
+        /// Which one.
+        partition: u32,
+    },
+    /// The partition is gone from this node.
+    End {
+        /// Which one.
+        partition: u32,
+    },
+    /// A batch is in the log for good.
+    Committed {
+        /// Its number.
+        seq: u64,
+    },
+    /// Hand in a snapshot of a partition.
+    Snapshot {
+        /// Which one.
+        partition: u32,
+        /// The ownership.
+        epoch: u64,
+    },
+    /// Tell another node.
+    Send {
+        /// Which one.
+        to: Incarnation,
+        /// What.
+        message: PeerMessage,
+    },
+    /// Tell the holders how sure the node is of what it granted.
+    Tell(Certainty),
+    /// The node owns nothing and may stop.
+    Drained,
+    /// The node cannot be part of the cluster.
+    Resign(ResignReason),
+}
+
+/// How sure a node is that it still owns what it owned.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Certainty {
+    /// The lease may have run out.
+    Unsure,
+    /// The lease lives, and nothing changed.
+    Sure,
+    /// The lease is gone, and all that was granted in memory.
+    Lost,
+}
+
+/// Why a node cannot be part of the cluster.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ResignReason {
+    /// Another node has its name.
+    NameTaken,
+}
+
+/// What a node tells another.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum PeerMessage {
+    /// A partition that was handed over is served again.
+    Serves {
+        /// Which one.
+        partition: u32,
+        /// The new ownership.
+        epoch: u64,
+    },
+}

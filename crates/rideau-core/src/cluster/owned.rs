@@ -1,0 +1,89 @@
+//! A partition that this node owns.
+
+use super::records::{Incarnation, OwnerRecord, SnapshotId};
+
+/// What a node has of a partition that it owns.
+#[derive(Clone, Debug)]
+pub(super) struct OwnedPart {
+    pub(super) epoch: u64,
+    pub(super) phase: PartPhase,
+    /// The first batch of the node's log that counts for this epoch.
+    pub(super) from: u64,
+    /// The last batch with entries of it.
+    pub(super) last: Option<u64>,
+    /// How many entries came since the last snapshot.
+    pub(super) entries: u64,
+    pub(super) snapshot: SnapshotPhase,
+    /// The snapshot that the record names.
+    pub(super) named: Option<SnapshotId>,
+    /// The node that had it before, if it is to be told.
+    pub(super) giver: Option<Incarnation>,
+}
+
+/// How far a partition is from being served.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) enum PartPhase {
+    /// It is read from etcd.
+    Loading,
+    /// It is loaded, and what would be written now would not be found.
+    Unlisted,
+    /// It may be served.
+    Open,
+    /// It is not served, and its last batch has to be written before it is handed over.
+    Closing { to: Incarnation },
+    /// The hand-over was sent. Until the partition is seen in a new epoch it stays closed,
+    /// whatever the answer: the request may be carried out late.
+    Handed {
+        to: Incarnation,
+        sent: Option<OwnerRecord>,
+    },
+}
+
+/// How far a snapshot is.
+#[derive(Clone, Debug)]
+pub(super) enum SnapshotPhase {
+    None,
+    /// The shell was asked for it.
+    Asked,
+    /// Its pieces are written one by one.
+    Writing(SnapshotWrite),
+    /// It is named in the partition's record, and the former is to be removed.
+    Named {
+        former: SnapshotId,
+    },
+}
+
+/// A snapshot on its way to etcd.
+#[derive(Clone, Debug)]
+pub(super) struct SnapshotWrite {
+    pub(super) id: SnapshotId,
+    pub(super) chunks: Vec<Vec<u8>>,
+    /// How many pieces are written.
+    pub(super) written: usize,
+    /// The first batch that is not in it.
+    pub(super) from: u64,
+}
+
+impl OwnedPart {
+    /// A partition that has to be loaded.
+    pub(super) const fn new(record: &OwnerRecord, from: u64, giver: Option<Incarnation>) -> Self {
+        Self {
+            epoch: record.epoch,
+            phase: PartPhase::Loading,
+            from,
+            last: None,
+            entries: 0,
+            snapshot: SnapshotPhase::None,
+            named: record.snapshot,
+            giver,
+        }
+    }
+
+    /// The snapshot that is being written.
+    pub(super) const fn writing(&self) -> Option<&SnapshotWrite> {
+        match &self.snapshot {
+            SnapshotPhase::Writing(write) => Some(write),
+            _ => None,
+        }
+    }
+}
