@@ -1,0 +1,67 @@
+//! Mistakes that the simulator has to find, each against one sentence of the protocol.
+
+use rideau_core::cluster::Planted;
+
+use crate::laws::{self, Seeds};
+
+/// A mistake: of the machine, or of what carries out its effects.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Bug {
+    Machine(Planted),
+    /// A node is asked whether it serves before the register is, and not before the
+    /// answer is written.
+    CheckedOnce,
+    /// The ends of holds are taken for wall time after a takeover.
+    EndsByWall,
+    /// The clock stops while the machine sleeps.
+    ClockSleeps,
+    /// Sections of any epoch are loaded.
+    SectionsOfAnyEpoch,
+}
+
+impl Bug {
+    pub(crate) const fn planted(self) -> Option<Planted> {
+        match self {
+            Self::Machine(planted) => Some(planted),
+            _ => None,
+        }
+    }
+}
+
+const SEEDS_MAX: u64 = 2_000;
+
+/// A test for each bug, so that each is named where it is not found.
+macro_rules! finds {
+    ($($name:ident: $bug:expr;)*) => {
+        $(#[test]
+        fn $name() {
+            let found = laws::first_failure($bug, SEEDS_MAX);
+            let (seed, why) = found.expect("the bug is found");
+            println!("{:?}: seed {seed}: {why}", $bug);
+        })*
+    };
+}
+
+finds! {
+    a_batch_without_fence_is_found: Bug::Machine(Planted::BatchWithoutFence);
+    a_takeover_of_the_living_is_found: Bug::Machine(Planted::TakeoverOfLiving);
+    a_lease_that_counts_from_the_answer_is_found: Bug::Machine(Planted::ValidFromAnswer);
+    a_check_before_the_machine_alone_is_found: Bug::CheckedOnce;
+    an_epoch_that_is_not_raised_is_found: Bug::Machine(Planted::EpochKept);
+    a_batch_under_two_numbers_is_found: Bug::Machine(Planted::RetryWithNewNumber);
+    two_batches_on_their_way_are_found: Bug::Machine(Planted::TwoInFlight);
+    a_forgotten_segment_is_found: Bug::Machine(Planted::SegmentForgotten);
+    a_log_that_is_trimmed_early_is_found: Bug::Machine(Planted::TrimmedEarly);
+    a_keepalive_without_time_is_found: Bug::Machine(Planted::KeptWithoutTime);
+    ends_by_the_wall_clock_are_found: Bug::EndsByWall;
+    a_clock_that_sleeps_is_found: Bug::ClockSleeps;
+    names_without_fences_are_found: Bug::Machine(Planted::NamesWithoutFence);
+    a_hand_over_that_is_given_up_is_found: Bug::Machine(Planted::ReopenedHandOver);
+    sections_of_any_epoch_are_found: Bug::SectionsOfAnyEpoch;
+    an_answer_for_a_later_keepalive_is_found: Bug::Machine(Planted::StreamKept);
+}
+
+#[test]
+fn without_a_bug_the_same_seeds_pass() {
+    Seeds::first(20).pass();
+}

@@ -1,0 +1,186 @@
+//! Whatever happens, nothing that was promised is broken, and in the end all is served.
+//!
+//! A seed that fails is run again, and its last steps are printed. To see it alone:
+//! `RIDEAU_SEED=the seed cargo test -p rideau-core --test cluster laws`. To run more:
+//! `RIDEAU_SEEDS=10000`. To see more steps: `RIDEAU_STEPS=10000`.
+
+use std::collections::BTreeMap;
+use std::env;
+use std::panic::{self, AssertUnwindSafe};
+
+use crate::bugs::Bug;
+use crate::faults::KINDS;
+use crate::register::VALUES;
+use crate::world::{PARTITIONS, SECOND, World};
+
+/// How many seeds are run unless more are wanted.
+const SEEDS: u64 = 300;
+/// How long things go wrong.
+const TROUBLE: u64 = 30 * SECOND;
+/// How long it may take until all is well again: requests may be late by 30 s.
+const RECOVERY: u64 = 60 * SECOND;
+
+#[test]
+fn nothing_promised_is_broken_whatever_happens() {
+    let number = |name| env::var(name).ok().map(|number| number.parse().unwrap());
+    match number("RIDEAU_SEED") {
+        Some(from) => _ = Seeds { from, count: 1 }.pass(),
+        None => {
+            let count = number("RIDEAU_SEEDS").unwrap_or(SEEDS);
+            let counts = Seeds::first(count).pass();
+            println!("{counts:?}");
+            let missing: Vec<_> = KINDS
+                .iter()
+                .filter(|kind| !counts.contains_key(*kind))
+                .collect();
+            assert!(missing.is_empty(), "no fault of these kinds: {missing:?}");
+        }
+    }
+}
+
+/// Seeds in a row.
+pub(crate) struct Seeds {
+    from: u64,
+    count: u64,
+}
+
+impl Seeds {
+    pub(crate) const fn first(count: u64) -> Self {
+        Self { from: 0, count }
+    }
+
+    /// Run all of them. Returns how often each kind of fault happened.
+    pub(crate) fn pass(self) -> BTreeMap<&'static str, u64> {
+        let mut counts = BTreeMap::new();
+        let (mut steps, mut served, mut batches) = (0, 0, 0);
+        for seed in self.from..self.from + self.count {
+            match run(seed, None) {
+                Ok(world) => {
+                    steps += world.steps;
+                    served += world.served;
+                    batches += world.oracle.batches;
+                    for (kind, count) in world.faults.counts() {
+                        *counts.entry(*kind).or_default() += count;
+                    }
+                }
+                Err(why) => {
+                    explain(seed, None);
+                    panic!("RIDEAU_SEED={seed}: {why}");
+                }
+            }
+        }
+        let seeds = self.count;
+        println!("{seeds} seeds, {steps} steps, {served} asks served, {batches} batches");
+        counts
+    }
+}
+
+/// The first seed that finds a bug, and what it found.
+pub(crate) fn first_failure(bug: Bug, seeds: u64) -> Option<(u64, String)> {
+    let fails = |seed| run(seed, Some(bug)).err().map(|why| (seed, why));
+    (0..seeds).find_map(fails)
+}
+
+/// Run a seed again, and print its last steps.
+fn explain(seed: u64, bug: Option<Bug>) {
+    let mut world = World::new(seed, bug, true);
+    let why = panic::catch_unwind(AssertUnwindSafe(|| drive(&mut world)));
+    for line in world.traced() {
+        println!("{line}");
+    }
+    println!("{why:?}");
+}
+
+fn run(seed: u64, bug: Option<Bug>) -> Result<World, String> {
+    let run = panic::catch_unwind(|| {
+        let mut world = World::new(seed, bug, false);
+        drive(&mut world)?;
+        Ok(world)
+    });
+    run.unwrap_or_else(|_| Err("an invariant of one node is broken".to_owned()))
+}
+
+fn drive(world: &mut World) -> Result<(), String> {
+    world.run_until(TROUBLE)?;
+    world.heal();
+    let healed = world.now;
+    loop {
+        let next = world.now + SECOND;
+        world.run_until(next)?;
+        let unwell = unwell(world);
+        if unwell.is_none() && world.now > healed + 5 * SECOND {
+            break;
+        }
+        if let Some(why) = unwell
+            && world.now > healed + RECOVERY
+        {
+            return Err(format!("G10: {why}"));
+        }
+    }
+    world.faults.quiet = true;
+    let next = world.now + 6 * SECOND;
+    world.run_until(next)?;
+    if let Some(ask) = world.oracle.open.first() {
+        return Err(format!("G6: ask {ask} has no answer"));
+    }
+    check_registers(world)
+}
+
+/// What is not well yet.
+fn unwell(world: &World) -> Option<String> {
+    for partition in 0..PARTITIONS {
+        let mut servers = (0..world.hosts.len()).filter(|host| {
+            let serves = world.serves(*host, partition);
+            serves.is_some()
+        });
+        if servers.next().is_none() {
+            return Some(format!("no node serves {partition}"));
+        }
+    }
+    let mut tables = Vec::new();
+    for (at, host) in world.hosts.iter().enumerate() {
+        let Some(process) = &host.process else {
+            if host.stopped {
+                continue;
+            }
+            return Some(format!("n{at} does not run"));
+        };
+        if host.paused_until > world.now {
+            return Some(format!("n{at} is paused"));
+        }
+        if host.stopped {
+            continue;
+        }
+        if host.drains {
+            return Some(format!("n{at} has not drained"));
+        }
+        let machine = &process.machine;
+        if machine.incarnation().is_none() {
+            return Some(format!("n{at} is no member"));
+        }
+        if machine.is_moving() {
+            return Some(format!("n{at} moves a partition"));
+        }
+        let owners: Vec<_> = (0..PARTITIONS).map(|it| machine.owner(it)).collect();
+        tables.push(owners);
+    }
+    let differ = tables.windows(2).any(|pair| pair[0] != pair[1]);
+    differ.then(|| "nodes differ about owners".to_owned())
+}
+
+/// G7: every value is free or reserved once, and owners have what is written.
+fn check_registers(world: &World) -> Result<(), String> {
+    for (at, host) in world.hosts.iter().enumerate() {
+        let parts = host.process.iter().flat_map(|process| &process.parts);
+        for (partition, part) in parts {
+            if world.serves(at, *partition).is_some() {
+                world.oracle.loaded(*partition, &part.register)?;
+                let held = part.register.holds.len() as u64;
+                if held > VALUES {
+                    return Err(format!("G7: {held} of {VALUES} values are held"));
+                }
+            }
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,14 @@
+//! Nodes of a cluster in a simulated world: the machine that ships, a model of etcd, and
+//! everything that can go wrong between them.
+#![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
+
+mod bugs;
+mod clients;
+mod faults;
+mod host;
+mod laws;
+mod network;
+mod oracle;
+mod process;
+mod register;
+mod world;

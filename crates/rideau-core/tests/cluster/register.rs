@@ -1,0 +1,146 @@
+//! What is in a partition here: a few values, reserved for a while. It stands in for the
+//! allocator, and is small enough to be checked entry by entry.
+
+use std::collections::BTreeMap;
+
+/// How many values a partition has.
+pub(crate) const VALUES: u64 = 5;
+/// How many bits of a fence count grants of one epoch.
+pub(crate) const COUNTER_BITS: u32 = 4;
+
+/// The state of one partition.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Register {
+    /// How many entries there were.
+    pub(crate) number: u64,
+    /// The partition's own clock at the last entry, in microseconds.
+    pub(crate) clock: u64,
+    /// The last fence that was given.
+    pub(crate) fence: u64,
+    pub(crate) holds: BTreeMap<u64, Hold>,
+}
+
+/// A value that is reserved.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Hold {
+    pub(crate) ask: u64,
+    pub(crate) fence: u64,
+    pub(crate) end: u64,
+}
+
+/// One change.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Entry {
+    pub(crate) number: u64,
+    pub(crate) clock: u64,
+    pub(crate) value: u64,
+    /// The value is reserved so, or free.
+    pub(crate) hold: Option<Hold>,
+}
+
+const ENTRY_LEN: usize = 56;
+
+impl Entry {
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let hold = self.hold.unwrap_or(Hold {
+            ask: 0,
+            fence: 0,
+            end: 0,
+        });
+        let is_held = u64::from(self.hold.is_some());
+        numbers_to_bytes(&[
+            self.number,
+            self.clock,
+            self.value,
+            is_held,
+            hold.ask,
+            hold.fence,
+            hold.end,
+        ])
+    }
+
+    pub(crate) fn decode_all(bytes: &[u8]) -> Vec<Self> {
+        let read = |bytes: &[u8]| {
+            let fields = numbers(bytes);
+            Self {
+                number: fields[0],
+                clock: fields[1],
+                value: fields[2],
+                hold: (fields[3] == 1).then_some(Hold {
+                    ask: fields[4],
+                    fence: fields[5],
+                    end: fields[6],
+                }),
+            }
+        };
+        bytes.chunks_exact(ENTRY_LEN).map(read).collect()
+    }
+}
+
+impl Register {
+    /// Apply an entry, or say what is wrong with it.
+    pub(crate) fn apply(&mut self, entry: &Entry) -> Result<(), String> {
+        if entry.number != self.number + 1 {
+            return Err(format!(
+                "entry {} stands behind entry {}: one is twice in the log, or missing",
+                entry.number, self.number
+            ));
+        }
+        self.number = entry.number;
+        self.clock = self.clock.max(entry.clock);
+        match entry.hold {
+            Some(hold) => {
+                if hold.fence <= self.fence {
+                    return Err(format!("G2: fence {} after {}", hold.fence, self.fence));
+                }
+                self.fence = hold.fence;
+                if let Some(held) = self.holds.insert(entry.value, hold) {
+                    return Err(format!("G3: value {} was held: {held:?}", entry.value));
+                }
+            }
+            None => {
+                if self.holds.remove(&entry.value).is_none() {
+                    return Err(format!("value {} was freed twice", entry.value));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let mut all = vec![self.number, self.clock, self.fence];
+        for (value, hold) in &self.holds {
+            all.extend([*value, hold.ask, hold.fence, hold.end]);
+        }
+        numbers_to_bytes(&all)
+    }
+
+    pub(crate) fn decode(bytes: &[u8]) -> Self {
+        let all = numbers(bytes);
+        let holds = all[3..].chunks_exact(4).map(|hold| {
+            let [value, ask, fence, end] = [hold[0], hold[1], hold[2], hold[3]];
+            (value, Hold { ask, fence, end })
+        });
+        Self {
+            number: all[0],
+            clock: all[1],
+            fence: all[2],
+            holds: holds.collect(),
+        }
+    }
+}
+
+fn numbers_to_bytes(numbers: &[u64]) -> Vec<u8> {
+    numbers
+        .iter()
+        .flat_map(|number| number.to_be_bytes())
+        .collect()
+}
+
+fn numbers(bytes: &[u8]) -> Vec<u64> {
+    let (numbers, _) = bytes.as_chunks::<8>();
+    numbers
+        .iter()
+        .map(|bytes| u64::from_be_bytes(*bytes))
+        .collect()
+}

@@ -1,0 +1,404 @@
+//! All nodes, etcd, links and clients, in one thread and by virtual time. Everything
+//! follows from a seed.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap, VecDeque};
+use std::time::Duration;
+
+use rideau_core::cluster::{
+    Cluster, ClusterKeys, Incarnation, KeyChange, Options, PeerMessage, StoreOutcome, StoreRequest,
+};
+use rideau_core::{Instant, Rng};
+use rideau_testing::etcd_model::EtcdModel;
+
+use crate::bugs::Bug;
+use crate::clients::Client;
+use crate::faults::Faults;
+use crate::host::{Ask, Host, Reply};
+use crate::oracle::Oracle;
+
+pub(crate) const MILLI: u64 = 1_000;
+pub(crate) const SECOND: u64 = 1_000_000;
+pub(crate) const LEASE: Duration = Duration::from_secs(2);
+/// A request to etcd has no outcome after this long.
+pub(crate) const STORE_WAIT: u64 = 400 * MILLI;
+/// An ask that was passed on has no outcome after this long.
+pub(crate) const FORWARD_WAIT: u64 = 2 * SECOND;
+
+/// Something that happens to a process, or to the world.
+#[derive(Clone, Debug)]
+pub(crate) enum Event {
+    Wake,
+    AtEtcd {
+        id: u64,
+        request: StoreRequest,
+    },
+    FromEtcd {
+        id: u64,
+        outcome: StoreOutcome,
+    },
+    TimeOut {
+        id: u64,
+    },
+    KeepAtEtcd {
+        stream: u64,
+        lease: u64,
+    },
+    KeepFromEtcd {
+        stream: u64,
+        ttl: Duration,
+    },
+    Poll {
+        watch: u64,
+    },
+    Seen {
+        watch: u64,
+        seen: Vec<(u64, Vec<KeyChange>)>,
+    },
+    Compacted {
+        watch: u64,
+    },
+    Linked {
+        with: usize,
+        node: Incarnation,
+    },
+    Unlinked {
+        with: usize,
+    },
+    Heard {
+        from: Incarnation,
+        message: PeerMessage,
+    },
+    AskHere {
+        ask: Ask,
+    },
+    AskForwarded {
+        ask: Ask,
+    },
+    ForwardTimeOut {
+        ask: Ask,
+    },
+    WriteReply {
+        reply: Reply,
+    },
+    ReplyForwarded {
+        reply: Reply,
+    },
+}
+
+/// What happens next: to one process of a host, or to none.
+#[derive(Clone, Debug)]
+pub(crate) enum Happening {
+    Process {
+        host: usize,
+        life: u64,
+        event: Event,
+    },
+    Client {
+        client: usize,
+    },
+    Told {
+        reply: Reply,
+    },
+    EtcdTick,
+    Links,
+    Fault,
+    Start {
+        host: usize,
+    },
+    /// A machine whose clock stood still wakes up.
+    Waken {
+        host: usize,
+    },
+    EtcdResumed,
+    EtcdElected,
+}
+
+struct Queued {
+    at: u64,
+    serial: u64,
+    what: Happening,
+}
+
+pub(crate) struct World {
+    pub(crate) rng: Rng,
+    pub(crate) now: u64,
+    pub(crate) etcd: EtcdModel,
+    pub(crate) etcd_rate: u64,
+    pub(crate) etcd_paused: u64,
+    pub(crate) etcd_down: u64,
+    pub(crate) hosts: Vec<Host>,
+    pub(crate) clients: Vec<Client>,
+    pub(crate) oracle: Oracle,
+    pub(crate) faults: Faults,
+    pub(crate) bug: Option<Bug>,
+    /// Between these two hosts nothing comes through until then, in this direction.
+    pub(crate) cuts: BTreeMap<(usize, usize), u64>,
+    pub(crate) next_ask: u64,
+    pub(crate) served: u64,
+    pub(crate) steps: u64,
+    trace: Option<VecDeque<String>>,
+    trace_max: usize,
+    queue: BinaryHeap<Reverse<Queued>>,
+    serial: u64,
+}
+
+impl World {
+    pub(crate) fn new(seed: u64, bug: Option<Bug>, traced: bool) -> Self {
+        let mut rng = Rng::new(seed);
+        let faults = Faults::new(&mut rng);
+        let steps = std::env::var("RIDEAU_STEPS");
+        let mut world = Self {
+            now: SECOND,
+            etcd: EtcdModel::default(),
+            etcd_rate: 900 + rng.below(201),
+            etcd_paused: 0,
+            etcd_down: 0,
+            hosts: Vec::new(),
+            clients: Vec::new(),
+            oracle: Oracle::new(ClusterKeys::new("sim"), PARTITIONS),
+            faults,
+            bug,
+            cuts: BTreeMap::new(),
+            next_ask: 1,
+            served: 0,
+            steps: 0,
+            trace: traced.then(VecDeque::new),
+            trace_max: steps.ok().map_or(400, |steps| steps.parse().unwrap()),
+            queue: BinaryHeap::new(),
+            serial: 0,
+            rng,
+        };
+        for _ in 0..3 + world.rng.below(3) {
+            world.add_host();
+        }
+        for client in 0..4 {
+            world.clients.push(Client::default());
+            world.after(SECOND, Happening::Client { client });
+        }
+        world.after(0, Happening::EtcdTick);
+        world.after(0, Happening::Links);
+        world.after(2 * SECOND, Happening::Fault);
+        world
+    }
+
+    /// A machine that starts its process soon.
+    pub(crate) fn add_host(&mut self) {
+        let host = self.hosts.len();
+        let wall = 1_790_000_000 * SECOND + self.rng.below(120 * SECOND);
+        self.hosts.push(Host {
+            name: format!("n{host}"),
+            rate: 900 + self.rng.below(201),
+            lag: 0,
+            frozen: None,
+            wall,
+            life: 0,
+            process: None,
+            paused_until: 0,
+            formers: Vec::new(),
+            cut_to_etcd: 0,
+            cut_from_etcd: 0,
+            stalled: 0,
+            drains: false,
+            stopped: false,
+        });
+        let delay = self.rng.below(SECOND);
+        self.after(delay, Happening::Start { host });
+    }
+
+    pub(crate) fn options(&self, host: usize) -> Options {
+        let mut options = Options::new("sim", &self.hosts[host].name);
+        options.partitions = PARTITIONS;
+        options.lease = LEASE;
+        options.settle = Duration::from_millis(600);
+        options.rank_wait = Duration::from_millis(800);
+        options.move_wait = Duration::from_secs(4);
+        options.chunk_max = 64;
+        options.segments_max = 2;
+        options.snapshot_after = 16;
+        options.planted = self.bug.and_then(Bug::planted);
+        options
+    }
+
+    /// Let time pass up to a moment.
+    pub(crate) fn run_until(&mut self, until: u64) -> Result<(), String> {
+        while self
+            .queue
+            .peek()
+            .is_some_and(|Reverse(next)| next.at <= until)
+        {
+            let Reverse(next) = self.queue.pop().expect("it was seen");
+            self.now = self.now.max(next.at);
+            self.steps += 1;
+            self.happen(next.what)?;
+        }
+        self.now = until;
+        Ok(())
+    }
+
+    fn happen(&mut self, what: Happening) -> Result<(), String> {
+        match what {
+            Happening::Process { host, life, event } => {
+                let it = &self.hosts[host];
+                if is_at_etcd(&event) {
+                    // What is on its way arrives, whatever becomes of the sender.
+                    return self.at_etcd(host, life, event);
+                }
+                if it.life != life || it.process.is_none() {
+                    return Ok(());
+                }
+                if it.paused_until > self.now {
+                    let at = it.paused_until;
+                    self.at(at, Happening::Process { host, life, event });
+                } else {
+                    self.trace(|| format!("n{host} {event:?}"));
+                    self.process(host, event)?;
+                    self.check_served(host)?;
+                }
+                Ok(())
+            }
+            Happening::Client { client } => self.client_turn(client),
+            Happening::Told { reply } => self.client_told(&reply),
+            Happening::EtcdTick => {
+                if self.etcd_is_up() {
+                    let local = self.etcd_local();
+                    self.etcd.expire(local);
+                }
+                let delay = 50 * MILLI + self.rng.below(300 * MILLI);
+                self.after(delay, Happening::EtcdTick);
+                Ok(())
+            }
+            Happening::Links => self.check_links(),
+            Happening::Fault => self.fault(),
+            Happening::Start { host } => self.start(host),
+            Happening::Waken { host } => {
+                let it = &mut self.hosts[host];
+                if let Some(frozen) = it.frozen.take() {
+                    it.lag += (self.now - frozen) * it.rate;
+                }
+                Ok(())
+            }
+            Happening::EtcdResumed => {
+                // Leases ran on, and those that are over go first.
+                let local = self.etcd_local();
+                self.etcd.expire(local);
+                Ok(())
+            }
+            Happening::EtcdElected => {
+                let local = self.etcd_local();
+                self.etcd.elect(local);
+                Ok(())
+            }
+        }
+    }
+
+    /// G1: at no instant do two nodes serve a partition.
+    fn check_served(&self, host: usize) -> Result<(), String> {
+        for partition in 0..PARTITIONS {
+            if let Some(epoch) = self.serves(host, partition)
+                && let Some((other, theirs)) = self.other_server(host, partition)
+            {
+                return Err(format!(
+                    "G1: n{host} serves {partition} in epoch {epoch}, and n{other} in {theirs}"
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// Another node that serves a partition now.
+    pub(crate) fn other_server(&self, host: usize, partition: u32) -> Option<(usize, u64)> {
+        let others = (0..self.hosts.len()).filter(|other| *other != host);
+        others
+            .filter_map(|other| Some((other, self.serves(other, partition)?)))
+            .next()
+    }
+
+    /// The epoch in which a host serves a partition by its own clock.
+    pub(crate) fn serves(&self, host: usize, partition: u32) -> Option<u64> {
+        let host = &self.hosts[host];
+        let process = host.process.as_ref()?;
+        process.machine.serves(partition, host.local(self.now))
+    }
+
+    pub(crate) fn machine(&self, host: usize) -> Option<&Cluster> {
+        self.hosts[host].process.as_ref().map(|it| &it.machine)
+    }
+
+    pub(crate) fn etcd_is_up(&self) -> bool {
+        self.etcd_paused <= self.now && self.etcd_down <= self.now
+    }
+
+    pub(crate) fn etcd_local(&self) -> Instant {
+        Instant::from_nanos(self.now * self.etcd_rate)
+    }
+
+    pub(crate) fn is_cut(&self, from: usize, to: usize) -> bool {
+        self.cuts
+            .get(&(from, to))
+            .is_some_and(|until| *until > self.now)
+    }
+
+    pub(crate) fn chance(&mut self, per_mille: u64) -> bool {
+        self.rng.below(1_000) < per_mille
+    }
+
+    pub(crate) fn after(&mut self, delay: u64, what: Happening) {
+        self.at(self.now + delay, what);
+    }
+
+    pub(crate) fn at(&mut self, at: u64, what: Happening) {
+        self.serial += 1;
+        let serial = self.serial;
+        self.queue.push(Reverse(Queued { at, serial, what }));
+    }
+
+    /// Something for the process that a host has now.
+    pub(crate) fn for_process(&mut self, host: usize, delay: u64, event: Event) {
+        let life = self.hosts[host].life;
+        self.after(delay, Happening::Process { host, life, event });
+    }
+
+    pub(crate) fn trace(&mut self, line: impl FnOnce() -> String) {
+        if let Some(trace) = &mut self.trace {
+            if trace.len() == self.trace_max {
+                trace.pop_front();
+            }
+            trace.push_back(format!("{:>10} {}", self.now, line()));
+        }
+    }
+
+    pub(crate) fn traced(&self) -> impl Iterator<Item = &String> {
+        self.trace.iter().flatten()
+    }
+}
+
+/// How many partitions there are.
+pub(crate) const PARTITIONS: u32 = 4;
+
+const fn is_at_etcd(event: &Event) -> bool {
+    matches!(
+        event,
+        Event::AtEtcd { .. } | Event::KeepAtEtcd { .. } | Event::Poll { .. }
+    )
+}
+
+impl PartialEq for Queued {
+    fn eq(&self, other: &Self) -> bool {
+        (self.at, self.serial) == (other.at, other.serial)
+    }
+}
+
+impl Eq for Queued {}
+
+impl PartialOrd for Queued {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Queued {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        (self.at, self.serial).cmp(&(other.at, other.serial))
+    }
+}
