@@ -21,6 +21,7 @@ mod owned;
 mod partitions;
 mod planted;
 mod records;
+mod requests;
 mod shares;
 mod slots;
 mod snapshots;

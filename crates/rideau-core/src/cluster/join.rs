@@ -5,8 +5,9 @@ use crate::time::{Instant, nanos};
 use super::effect::{Certainty, Effect, ResignReason};
 use super::lease::NodeLease;
 use super::log::BatchLog;
-use super::member::{Cluster, Draining, Purpose, Stage};
+use super::member::{Cluster, Draining, Stage};
 use super::records::{Incarnation, NodeRecord};
+use super::requests::Purpose;
 use super::store::{
     Compare, Holds, KeyRange, KeyValue, StoreOp, StoreOutcome, StoreRefusal, StoreReply,
     StoreRequest, StoreTxn, TxnReply,

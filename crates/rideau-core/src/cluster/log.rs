@@ -10,8 +10,11 @@ pub(super) struct BatchLog {
     /// The number of the next batch that is begun.
     next: u64,
     queue: VecDeque<QueuedBatch>,
+    /// Batches that are written and not deleted, with their lengths.
+    kept: VecDeque<(u64, usize)>,
+    kept_len: usize,
     /// Every batch before this one is deleted.
-    pub(super) trimmed: u64,
+    trimmed: u64,
     /// Every batch before this one is being deleted.
     pub(super) trimming: Option<u64>,
 }
@@ -89,9 +92,33 @@ impl BatchLog {
 
     /// A batch is written.
     pub(super) fn commit(&mut self, seq: u64) -> bool {
-        let len = self.queue.len();
-        self.queue.retain(|batch| batch.seq != seq);
-        self.queue.len() < len
+        let Some(at) = self.queue.iter().position(|batch| batch.seq == seq) else {
+            return false;
+        };
+        if let Some(written) = self.queue.remove(at) {
+            self.kept.push_back((seq, written.batch.len()));
+            self.kept_len += written.batch.len();
+        }
+        true
+    }
+
+    /// Every batch before this one is deleted.
+    pub(super) const fn trimmed(&self) -> u64 {
+        self.trimmed
+    }
+
+    /// Batches are deleted.
+    pub(super) fn trim(&mut self, before: u64) {
+        self.trimmed = before;
+        while let Some((_, len)) = self.kept.front().filter(|(seq, _)| *seq < before) {
+            self.kept_len -= len;
+            self.kept.pop_front();
+        }
+    }
+
+    /// How many bytes are written and not deleted.
+    pub(super) const fn kept_len(&self) -> usize {
+        self.kept_len
     }
 
     /// Put a batch under a new number.

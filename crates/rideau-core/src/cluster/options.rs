@@ -31,6 +31,8 @@ pub struct Options {
     pub segments_max: usize,
     /// A partition is snapshotted after so many entries.
     pub snapshot_after: u64,
+    /// Above so many bytes of batches, the partition that needs the oldest is snapshotted.
+    pub log_max: usize,
     /// A bug that a test has to find.
     #[cfg(feature = "planted")]
     pub planted: Option<super::Planted>,
@@ -53,6 +55,7 @@ impl Options {
             chunk_max: 256 * 1_024,
             segments_max: 4,
             snapshot_after: 65_536,
+            log_max: 64 << 20,
             #[cfg(feature = "planted")]
             planted: None,
         }

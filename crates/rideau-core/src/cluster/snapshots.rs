@@ -4,10 +4,11 @@
 use crate::time::Instant;
 
 use super::effect::Effect;
-use super::member::{Cluster, Purpose};
+use super::member::Cluster;
 use super::owned::{PartPhase, SnapshotPhase, SnapshotWrite};
 use super::planted::planted;
 use super::records::{OwnerRecord, Segment, SnapshotId};
+use super::requests::Purpose;
 use super::store::{
     Compare, Holds, KeyRange, StoreOp, StoreOutcome, StoreReply, StoreRequest, StoreTxn, TxnReply,
 };
@@ -124,14 +125,23 @@ impl Cluster {
 
     /// Go on with snapshots, and trim the log.
     pub(super) fn snapshot(&mut self, now: Instant, effects: &mut Vec<Effect>) {
+        let oldest = self.parts.values().map(|part| part.from).min();
+        let oldest = oldest.filter(|_| self.log.kept_len() > self.options.log_max);
         let partitions: Vec<_> = self.parts.keys().copied().collect();
         for partition in partitions {
-            self.snapshot_part(partition, now, effects);
+            self.snapshot_part(partition, oldest, now, effects);
         }
         self.trim(now, effects);
     }
 
-    fn snapshot_part(&mut self, partition: u32, now: Instant, effects: &mut Vec<Effect>) {
+    /// `oldest` is the first batch that is needed, if the log is too long.
+    fn snapshot_part(
+        &mut self,
+        partition: u32,
+        oldest: Option<u64>,
+        now: Instant,
+        effects: &mut Vec<Effect>,
+    ) {
         let record = self.table.owner(partition).record.as_ref();
         let segments = record.map_or(0, |record| record.segments.len());
         let written = self.log.written();
@@ -142,7 +152,9 @@ impl Cluster {
         }
         let purpose = match &part.snapshot {
             SnapshotPhase::None => {
-                let due = part.entries >= self.options.snapshot_after || segments > 1;
+                let is_oldest = oldest == Some(part.from) && part.from < written;
+                let is_long = part.entries >= self.options.snapshot_after;
+                let due = is_long || is_oldest || segments > 1;
                 if is_unlisted || due {
                     part.snapshot = SnapshotPhase::Asked;
                     let epoch = part.epoch;
@@ -278,7 +290,7 @@ impl Cluster {
 
     fn trim(&mut self, now: Instant, effects: &mut Vec<Effect>) {
         let needed = self.needed();
-        if needed > self.log.trimmed && self.log.trimming.is_none() {
+        if needed > self.log.trimmed() && self.log.trimming.is_none() {
             self.log.trimming = Some(needed);
             self.issue(Purpose::Trim, now, effects);
         }
@@ -307,14 +319,14 @@ impl Cluster {
 
     pub(super) fn trim_request(&self) -> Option<StoreRequest> {
         let before = self.log.trimming?;
-        let batches = self.keys.batches(&self.me, self.log.trimmed, before);
+        let batches = self.keys.batches(&self.me, self.log.trimmed(), before);
         Some(self.fenced(StoreOp::Delete(batches)))
     }
 
     pub(super) fn trimmed(&mut self, outcome: &StoreOutcome) {
         let trimming = self.log.trimming.take();
         if let Some(before) = trimming.filter(|_| is_held(outcome)) {
-            self.log.trimmed = before;
+            self.log.trim(before);
         }
     }
 

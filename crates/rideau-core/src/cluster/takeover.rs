@@ -4,10 +4,11 @@ use crate::time::{Instant, nanos};
 
 use super::effect::{Effect, PeerMessage};
 use super::join::created;
-use super::member::{Cluster, Draining, Moving, Purpose, Stage};
+use super::member::{Cluster, Draining, Moving, Stage};
 use super::owned::{OwnedPart, PartPhase, SnapshotPhase};
 use super::planted::planted;
 use super::records::{Incarnation, OwnerRecord};
+use super::requests::Purpose;
 use super::shares::{Node, rank, shares};
 use super::store::{
     Compare, Holds, StoreOp, StoreOutcome, StoreReply, StoreRequest, StoreTxn, TxnReply,

@@ -115,7 +115,7 @@ impl World {
                 if it.held.len() > 6 {
                     it.held.remove(0);
                 }
-                let until = it.since + ttl * 9 / 10;
+                let until = it.since + if self.wild { 0 } else { ttl * 9 / 10 };
                 self.oracle.told(partition, value, fence, until)?;
             }
             (Answer::Unknown | Answer::Reset, Wish::Reserve { .. }) => it.again = Some(ask),
