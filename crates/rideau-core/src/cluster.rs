@@ -18,6 +18,7 @@ mod log;
 mod member;
 mod options;
 mod owned;
+mod parked;
 mod partitions;
 mod planted;
 mod records;
@@ -34,6 +35,7 @@ pub use effect::{Certainty, Effect, PeerMessage, ResignReason};
 pub use keys::{ClusterKeys, WatchedKey};
 pub use member::Cluster;
 pub use options::Options;
+pub use parked::{AskRoute, DownReason, PARKED_MAX};
 pub use partitions::{BadPartitions, Partitions};
 #[cfg(feature = "planted")]
 pub use planted::Planted;

@@ -1,5 +1,6 @@
 //! What the machine wants done, and what nodes tell each other.
 
+use super::parked::AskRoute;
 use super::records::{Incarnation, Segment, SnapshotId};
 use super::store::StoreRequest;
 
@@ -80,6 +81,13 @@ pub enum Effect {
         to: Incarnation,
         /// What.
         message: PeerMessage,
+    },
+    /// An ask goes there.
+    Route {
+        /// The shell's id of it.
+        ask: u64,
+        /// Where.
+        to: AskRoute,
     },
     /// Tell the holders how sure the node is of what it granted.
     Tell(Certainty),

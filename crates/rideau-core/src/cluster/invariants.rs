@@ -27,6 +27,7 @@ impl Cluster {
             assert!(self.appends() <= 1, "C2: one batch is on its way");
             assert!(self.log.sent() <= 1, "C2: one batch is on its way");
         }
+        self.check_parked();
         if let Some(moving) = &self.moving {
             assert_ne!(moving.to, self.me, "a node moves nothing to itself");
         }

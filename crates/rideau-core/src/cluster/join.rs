@@ -49,6 +49,7 @@ impl Cluster {
             self.told = Certainty::Lost;
             effects.push(Effect::Tell(Certainty::Lost));
         }
+        self.drop_parked(effects);
         self.forget_requests();
         self.lease = None;
         self.stream += 1;

@@ -17,6 +17,7 @@ use super::lease::{KeepAnswer, NodeLease};
 use super::log::BatchLog;
 use super::options::Options;
 use super::owned::{OwnedPart, PartPhase};
+use super::parked::ParkedAsks;
 use super::planted::planted;
 use super::records::Incarnation;
 use super::requests::{PendingRequest, Purpose};
@@ -53,6 +54,7 @@ pub struct Cluster {
     pub(super) moving: Option<Moving>,
     pub(super) links: BTreeSet<Incarnation>,
     pub(super) draining: Draining,
+    pub(super) parked: ParkedAsks,
     pub(super) asked: BTreeMap<u64, PendingRequest>,
     pub(super) retries: BTreeMap<Purpose, Instant>,
     pub(super) next_request: u64,
@@ -132,6 +134,7 @@ impl Cluster {
             moving: None,
             links: BTreeSet::new(),
             draining: Draining::No,
+            parked: ParkedAsks::default(),
             asked: BTreeMap::new(),
             retries: BTreeMap::new(),
             next_request: 0,
@@ -199,9 +202,11 @@ impl Cluster {
         self.finish(now, effects);
     }
 
-    /// What the watch would show is compacted: everything has to be read anew.
+    /// What the watch would show is compacted: everything has to be read anew. That watch is
+    /// over, and what it still shows has gaps.
     pub fn compacted(&mut self, watch: u64, now: Instant, effects: &mut Vec<Effect>) {
         if watch == self.watch.number && matches!(self.stage, Stage::Live { .. }) {
+            self.watch.number += 1;
             self.read_again(now, effects);
         }
         self.finish(now, effects);
@@ -210,6 +215,7 @@ impl Cluster {
     /// There is a link to another node.
     pub fn linked(&mut self, node: Incarnation, now: Instant, effects: &mut Vec<Effect>) {
         self.links.insert(node);
+        self.parked.stirred = true;
         self.finish(now, effects);
     }
 
@@ -365,7 +371,7 @@ impl Cluster {
     }
 
     /// What every input ends with.
-    fn finish(&mut self, now: Instant, effects: &mut Vec<Effect>) {
+    pub(super) fn finish(&mut self, now: Instant, effects: &mut Vec<Effect>) {
         self.keep_lease(now, effects);
         self.tell(now, effects);
         let due = |(_, at): &(&Purpose, &Instant)| **at <= now;
@@ -381,6 +387,7 @@ impl Cluster {
             self.plan(now, effects);
             self.snapshot(now, effects);
         }
+        self.settle_parked(now, effects);
         if self.tick <= now || self.tick == Instant::NEVER {
             self.tick = now.after(nanos(self.options.retry) / 2);
         }
@@ -412,6 +419,7 @@ impl Cluster {
             Certainty::Unsure
         };
         if self.told != certainty {
+            self.parked.stirred = true;
             self.told = certainty;
             effects.push(Effect::Tell(certainty));
         }
@@ -441,14 +449,15 @@ impl Machine for Cluster {
     type Effect = Effect;
 
     fn deadline(&self) -> Option<Instant> {
-        if self.stage == Stage::Out {
+        if self.stage == Stage::Out && self.parked.len() == 0 {
             return None;
         }
         let lease = self.lease.as_ref();
         let kept = lease.map_or(Instant::NEVER, NodeLease::deadline);
         let ends = lease.filter(|_| self.told == Certainty::Sure);
         let ends = ends.map_or(Instant::NEVER, NodeLease::valid_until);
-        self.tick.min(kept).min(ends).finite()
+        let parked = self.parked.deadline();
+        self.tick.min(kept).min(ends).min(parked).finite()
     }
 
     fn advance(&mut self, now: Instant, effects: &mut Vec<Effect>) {

@@ -21,6 +21,8 @@ pub struct Options {
     pub rank_wait: Duration,
     /// The next partition moves after this long, whether the last serves again or not.
     pub move_wait: Duration,
+    /// How long an ask waits for an owner at most.
+    pub patience: Duration,
     /// A request of unknown outcome is repeated after this long.
     pub retry: Duration,
     /// The most bytes of a batch.
@@ -50,6 +52,7 @@ impl Options {
             settle: Duration::from_secs(3),
             rank_wait: Duration::from_secs(2),
             move_wait: Duration::from_secs(10),
+            patience: Duration::from_secs(1),
             retry: Duration::from_millis(200),
             batch_max: 256 * 1_024,
             chunk_max: 256 * 1_024,

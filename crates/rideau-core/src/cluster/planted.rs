@@ -25,6 +25,8 @@ pub enum Planted {
     KeptWithoutTime,
     /// Compares ask for a name, not for one life of it.
     NamesWithoutFence,
+    /// A parked ask gets a route and stays parked.
+    RoutedTwice,
     /// A hand-over of unknown outcome is given up.
     ReopenedHandOver,
     /// A late answer counts for a later keepalive.

@@ -29,6 +29,7 @@ impl Cluster {
             self.end_life(now, effects);
             return;
         }
+        self.parked.stirred = true;
         for partition in changed {
             self.owner_changed(*partition, now, effects);
         }
@@ -114,6 +115,7 @@ impl Cluster {
             return;
         }
         part.phase = PartPhase::Open;
+        self.parked.stirred = true;
         let epoch = part.epoch;
         effects.push(Effect::Begin { partition, epoch });
         if let Some(to) = part.giver.take() {

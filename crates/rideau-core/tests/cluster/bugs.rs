@@ -57,6 +57,7 @@ finds! {
     a_clock_that_sleeps_is_found: Bug::ClockSleeps;
     names_without_fences_are_found: Bug::Machine(Planted::NamesWithoutFence);
     a_hand_over_that_is_given_up_is_found: Bug::Machine(Planted::ReopenedHandOver);
+    an_ask_that_gets_two_routes_is_found: Bug::Machine(Planted::RoutedTwice);
     sections_of_any_epoch_are_found: Bug::SectionsOfAnyEpoch;
     an_answer_for_a_later_keepalive_is_found: Bug::Machine(Planted::StreamKept);
 }

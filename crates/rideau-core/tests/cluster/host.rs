@@ -44,6 +44,10 @@ pub(crate) struct Process {
     pub(crate) next_read: u64,
     /// Answers that wait for a batch.
     pub(crate) waiting: BTreeMap<u64, Vec<Reply>>,
+    /// Asks that the machine has given no route yet.
+    pub(crate) routed: BTreeMap<u64, Ask>,
+    /// Asks that were tried a second time.
+    pub(crate) retried: BTreeSet<u64>,
     /// Asks that were passed on to owners.
     pub(crate) forwarded: BTreeSet<u64>,
     pub(crate) links: BTreeMap<usize, Incarnation>,
@@ -104,6 +108,7 @@ pub(crate) enum Answer {
     Full,
     Found(Option<u64>),
     Down,
+    NotMine,
     Unknown,
     Reset,
 }

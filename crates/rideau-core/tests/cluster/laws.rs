@@ -180,6 +180,9 @@ fn unwell(world: &World) -> Option<String> {
         if machine.incarnation().is_none() {
             return Some(format!("n{at} is no member"));
         }
+        if machine.parked() > 0 {
+            return Some(format!("n{at} has parked asks"));
+        }
         if machine.is_moving() {
             return Some(format!("n{at} moves a partition"));
         }

@@ -2,6 +2,7 @@
 //! everything that can go wrong between them.
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
+mod alone;
 mod bugs;
 mod clients;
 mod faults;

@@ -104,8 +104,12 @@ impl World {
         if !is_open {
             return;
         }
+        let mut is_over = false;
         let event = match self.etcd.changes(from.1, &keys) {
-            Err(_) => Event::Compacted { watch },
+            Err(_) => {
+                is_over = true;
+                Event::Compacted { watch }
+            }
             Ok(mut seen) => {
                 let revision = self.etcd.revision();
                 if seen.last().is_none_or(|(last, _)| *last < revision) {
@@ -117,7 +121,7 @@ impl World {
         let next = self.etcd.revision() + 1;
         let delay = self.delay();
         let process = self.hosts[host].process.as_mut().expect("it runs");
-        process.watch = Some((watch, next));
+        process.watch = (!is_over).then_some((watch, next));
         let arrival = (self.now + delay).max(process.watch_arrival + 1);
         process.watch_arrival = arrival;
         self.at(arrival, Happening::Process { host, life, event });

@@ -3,7 +3,7 @@
 
 use rideau_core::Machine;
 use rideau_core::cluster::{
-    Certainty, Cluster, Effect, Incarnation, KeyRange, LogBatch, PeerMessage, Planted,
+    AskRoute, Certainty, Cluster, Effect, Incarnation, KeyRange, LogBatch, PeerMessage, Planted,
     StoreOutcome, StoreReply, StoreRequest, StoreTxn, TxnReply,
 };
 
@@ -33,6 +33,8 @@ impl World {
             reads: Default::default(),
             next_read: READS,
             waiting: Default::default(),
+            routed: Default::default(),
+            retried: Default::default(),
             forwarded: Default::default(),
             links: Default::default(),
             watch: None,
@@ -144,7 +146,7 @@ impl World {
                 machine.heard(&from, &message, now, effects);
             }),
             Event::AskHere { ask } => self.ask_here(host, ask),
-            Event::AskForwarded { ask } => self.serve(host, ask),
+            Event::AskForwarded { ask, epoch } => self.ask_forwarded(host, ask, epoch),
             Event::ForwardTimeOut { ask } => {
                 if process.forwarded.remove(&ask.id) {
                     self.answer(host, ask, Answer::Unknown, None);
@@ -152,12 +154,7 @@ impl World {
                 Ok(())
             }
             Event::WriteReply { reply } => self.write_reply(host, reply),
-            Event::ReplyForwarded { reply } => {
-                if process.forwarded.remove(&reply.ask.id) {
-                    self.after(MILLI, Happening::Told { reply });
-                }
-                Ok(())
-            }
+            Event::ReplyForwarded { reply } => self.reply_forwarded(host, reply),
             Event::AtEtcd { .. } | Event::KeepAtEtcd { .. } | Event::Poll { .. } => Ok(()),
         }
     }
@@ -201,6 +198,7 @@ impl World {
                 part.spent = false;
             }
             Effect::Close { .. } | Effect::Resign(_) => (),
+            Effect::Route { ask, to } => self.route(host, ask, to)?,
             Effect::End { partition } => _ = process.parts.remove(&partition),
             Effect::Committed { seq } => {
                 for part in process.parts.values_mut() {
@@ -292,7 +290,11 @@ impl World {
             return Ok(());
         }
         let register = loaded(&read, &reply, self.bug)?;
-        self.oracle.loaded(partition, &register)?;
+        // A node that was paused may get what was true before it lost the partition. It is
+        // not sure of its lease then, and serves nothing.
+        if process.machine.is_sure(now) {
+            self.oracle.loaded(partition, &register)?;
+        }
         let clock = if register.number == 0 || self.bug == Some(Bug::EndsByWall) {
             wall
         } else {
@@ -314,25 +316,65 @@ impl World {
 
     /// A client's ask comes to the node that its connection ends at.
     fn ask_here(&mut self, host: usize, ask: Ask) -> Result<(), String> {
-        if self.serves(host, ask.partition).is_some() {
-            return self.serve(host, ask);
+        let process = self.hosts[host].process.as_mut().expect("it runs");
+        process.routed.insert(ask.id, ask);
+        self.step(host, |machine, now, effects| {
+            machine.asked(ask.id, ask.partition, None, now, effects);
+        })
+    }
+
+    /// An ask comes from the node that its connection ends at.
+    fn ask_forwarded(&mut self, host: usize, ask: Ask, epoch: u64) -> Result<(), String> {
+        let process = self.hosts[host].process.as_mut().expect("it runs");
+        // A second copy is the same ask.
+        if process.routed.insert(ask.id, ask).is_some() {
+            return Ok(());
         }
-        let it = &self.hosts[host];
-        let process = it.process.as_ref().expect("it runs");
-        let owner = process
-            .machine
-            .owner(ask.partition)
-            .map(|(owner, _)| owner.clone());
-        let is_it = |(_, node): &(&usize, &Incarnation)| Some(*node) == owner.as_ref();
-        let to = process.links.iter().find(is_it).map(|(to, _)| *to);
+        self.step(host, |machine, now, effects| {
+            machine.asked_by_peer(ask.id, ask.partition, epoch, now, effects);
+        })
+    }
+
+    /// The owner has answered an ask that was passed on to it.
+    fn reply_forwarded(&mut self, host: usize, reply: Reply) -> Result<(), String> {
+        let process = self.hosts[host].process.as_mut().expect("it runs");
+        if !process.forwarded.remove(&reply.ask.id) {
+            return Ok(());
+        }
+        if reply.answer != Answer::NotMine {
+            self.after(MILLI, Happening::Told { reply });
+            return Ok(());
+        }
+        // The owner is another by now. The ask is tried once more.
+        if process.retried.insert(reply.ask.id) {
+            return self.ask_here(host, reply.ask);
+        }
+        self.answer(host, reply.ask, Answer::Down, None);
+        Ok(())
+    }
+
+    /// The machine says where an ask goes.
+    fn route(&mut self, host: usize, ask: u64, to: AskRoute) -> Result<(), String> {
+        let process = self.hosts[host].process.as_mut().expect("it runs");
+        let Some(ask) = process.routed.remove(&ask) else {
+            return Err(format!("C4: n{host} gives ask {ask} two routes"));
+        };
         match to {
-            Some(to) => {
-                let process = self.hosts[host].process.as_mut().expect("it runs");
+            AskRoute::Here { .. } => return self.serve(host, ask),
+            AskRoute::Down(_) => self.answer(host, ask, Answer::Down, None),
+            AskRoute::NotMine { .. } => self.answer(host, ask, Answer::NotMine, None),
+            AskRoute::Hop { to, epoch } => {
+                if ask.entry != host {
+                    return Err(format!("C5: ask {} hops twice", ask.id));
+                }
                 process.forwarded.insert(ask.id);
+                let other = process.links.iter().find(|(_, node)| **node == to);
+                let other = other.map(|(other, _)| *other);
                 self.for_process(host, FORWARD_WAIT, Event::ForwardTimeOut { ask });
-                self.send_peer(host, to, Event::AskForwarded { ask });
+                if let Some(other) = other {
+                    self.send_peer(host, other, Event::AskForwarded { ask, epoch });
+                }
             }
-            None => self.answer(host, ask, Answer::Down, None),
         }
         Ok(())
     }

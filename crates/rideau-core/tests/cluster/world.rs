@@ -74,6 +74,7 @@ pub(crate) enum Event {
     },
     AskForwarded {
         ask: Ask,
+        epoch: u64,
     },
     ForwardTimeOut {
         ask: Ask,
