@@ -177,5 +177,5 @@ pub use rideau_core::pool::{
 pub use rideau_core::regulator::{Leases, Options as RegulatorOptions, Stats as RegulatorStats};
 pub use rideau_core::{
     Custom, Flow, Histogram, Instant, Lead, OptionError, Reason, Refusal, Rule, Settings, Side,
-    Tag, Ticket, allocator, kit, meter, queue, valve,
+    Tag, Ticket, allocator, cluster, kit, meter, queue, valve,
 };

@@ -14,6 +14,7 @@ mod idle_hook;
 mod leased;
 mod reserving;
 mod shared;
+mod taken;
 
 use std::collections::HashMap;
 use std::error::Error;
@@ -29,6 +30,7 @@ use rideau_core::allocator::{
     RangeError, RangeId, RangeOptions, RangeStats, Refused, Released, Reservation, Restore, Seen,
     Standing, Which,
 };
+use rideau_core::cluster::Partitions;
 use tokio::sync::broadcast;
 
 use crate::store::{Loaded, Piece, Store, StoreError};
@@ -180,7 +182,7 @@ impl Ranges {
         let restore = Restore::new(&options.machine, options.ranges);
         let mut restore = restore.map_err(|(name, error)| OpenError::Range { name, error })?;
         let loaded = store
-            .load(&mut |piece| {
+            .load(Partitions::ONE, &[0], &mut |_, piece| {
                 let (Piece::Snapshot(bytes) | Piece::Batch(bytes)) = piece;
                 restore.read(bytes).map_err(|error| error.to_string())
             })
@@ -340,7 +342,7 @@ impl Ranges {
                 }
                 Err(failed) => {
                     let safe = &self.0.shared.safe;
-                    return Answer::new(Err(failed), until.position(), safe);
+                    return Answer::new(Err(failed), until.turn(), safe);
                 }
             }
         }
@@ -396,12 +398,11 @@ impl Ranges {
         removed
     }
 
-    /// How far the log has to be safe for all that was decided until now, also
-    /// about ranges.
+    /// What has to be safe for all that was decided until now, also about ranges.
     pub fn logged(&self) -> Committed {
         let shared = &self.0.shared;
-        let position = shared.inner.lock().effects.position();
-        Committed::new(position, &shared.safe)
+        let turn = shared.inner.lock().turn();
+        Committed::new(turn, &shared.safe)
     }
 
     /// The range of this name.
@@ -565,14 +566,13 @@ impl Ranges {
         now: Instant,
     ) -> Answer<T> {
         let shared = &*self.0.shared;
-        let effects = &inner.effects;
         let must_wait = match &decision {
-            Ok(_) => effects.wait || effects.log.len() > LOG_BYTES_MAX,
+            Ok(_) => inner.effects.wait || inner.log_len() > LOG_BYTES_MAX,
             Err(refused) => refused.tells_of_others(),
         };
-        let position = if must_wait { effects.position() } else { 0 };
+        let turn = if must_wait { inner.turn() } else { 0 };
         inner.waiting += u64::from(must_wait);
         shared.finish(inner, now);
-        Answer::new(decision.map_err(Failed::Refused), position, &shared.safe)
+        Answer::new(decision.map_err(Failed::Refused), turn, &shared.safe)
     }
 }

@@ -1,5 +1,9 @@
-//! Where a machine's state outlives the process: batches in order, and now and
-//! then a snapshot that replaces those before it.
+//! Where the state of machines outlives the process: batches in order, and now and
+//! then a snapshot that replaces what came before it.
+//!
+//! What is kept is dealt out to partitions. All of them share one log: a batch has a
+//! section for each partition that has something to write. Each partition has snapshots
+//! of its own, and can be read back without the others.
 //!
 //! A store knows nothing of what it keeps. It blocks, so one thread of its own
 //! calls it, and that thread decides what goes into a batch and when a snapshot
@@ -9,6 +13,8 @@ use std::error::Error;
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
+
+use rideau_core::cluster::Partitions;
 
 #[cfg(feature = "store")]
 mod embedded;
@@ -22,39 +28,46 @@ pub use memory::{Fault, Hold, Left, Memory, Platter};
 
 /// Keeps batches and snapshots.
 ///
-/// The order of calls is: [`load`](Self::load) once, then
-/// [`append`](Self::append) for ever, and between two appends any step of a
-/// snapshot. Any error but [`TooLarge`](StoreError::TooLarge) and
-/// [`OutOfTurn`](StoreError::OutOfTurn) ends the store: it is not known what of the
-/// last write reached the disk, so every later write is answered with
-/// [`Stopped`](StoreError::Stopped) until the store is opened and loaded again.
+/// The order of calls is: [`load`](Self::load), then [`append`](Self::append) for ever,
+/// and between two appends any step of a snapshot. Any error but
+/// [`TooLarge`](StoreError::TooLarge) and [`OutOfTurn`](StoreError::OutOfTurn) ends the
+/// store: it is not known what of the last write reached the disk, so every later write
+/// is answered with [`Stopped`](StoreError::Stopped) until the store is opened and
+/// loaded again.
 pub trait Store: Send {
-    /// Writes a batch after all earlier ones. When it returns, the batch
-    /// outlives a power cut.
+    /// Writes a batch after all earlier ones: all of its sections or none. When it
+    /// returns, the batch outlives a power cut.
     ///
     /// A batch that failed may be there after the next start, whole, or not.
     ///
     /// # Errors
     ///
     /// If it is not certain that the batch is safe.
-    fn append(&mut self, batch: &[u8]) -> Result<(), StoreError>;
+    fn append(&mut self, batch: &[BatchSection<'_>]) -> Result<(), StoreError>;
 
-    /// Gives everything back: the chunks of the newest whole snapshot, then the
-    /// batches since it began, in order.
+    /// Gives everything of the wanted partitions back: of each the chunks of its newest
+    /// whole snapshot, then its sections since that began, in order. A store that is this
+    /// process's alone gives all of its partitions at once, and once.
     ///
     /// # Errors
     ///
-    /// If anything that was acknowledged is missing or is not as it was
-    /// written, or if `each` says no. Some pieces may have been given by then.
-    fn load(&mut self, each: &mut Take<'_>) -> Result<Loaded, StoreError>;
+    /// If it was written with other partitions than these, if anything that was
+    /// acknowledged is missing or is not as it was written, or if `each` says no. Some
+    /// pieces may have been given by then.
+    fn load(
+        &mut self,
+        partitions: Partitions,
+        wanted: &[u32],
+        each: &mut Take<'_>,
+    ) -> Result<Loaded, StoreError>;
 
-    /// Begins a snapshot: the batches from here on will be needed with it. One
-    /// that was begun before and not ended is forgotten.
+    /// Begins a snapshot of a partition: its sections from here on will be needed with
+    /// it. One that was begun before and not ended is forgotten, whatever its partition.
     ///
     /// # Errors
     ///
     /// If the store cannot be written.
-    fn begin_snapshot(&mut self) -> Result<(), StoreError>;
+    fn begin_snapshot(&mut self, partition: u32) -> Result<(), StoreError>;
 
     /// Adds a chunk to the snapshot. It need not be on disk before the end.
     ///
@@ -63,8 +76,8 @@ pub trait Store: Send {
     /// If the store cannot be written, or no snapshot was begun.
     fn put_chunk(&mut self, chunk: &[u8]) -> Result<(), StoreError>;
 
-    /// Ends the snapshot: it replaces the one before and the batches before it
-    /// began, all or nothing.
+    /// Ends the snapshot: it replaces the one before of its partition and the sections
+    /// before it began, all or nothing.
     ///
     /// A chunk may show what no batch holds yet. Then that batch is to be
     /// appended before the end, or a power cut would make it true too early.
@@ -85,8 +98,15 @@ pub trait Store: Send {
         Ok(false)
     }
 
+    /// The sections of a batch, and a chunk, should have at most this many bytes
+    /// together. What the store adds to them does not count.
+    fn batch_len_max(&self) -> usize {
+        BATCH_LEN_MAX
+    }
+
     /// How many bytes of batches the next start would have to read. The caller that
-    /// appends decides by it when the next snapshot is due.
+    /// appends decides by it when the next snapshots are due. It shrinks when the
+    /// partition that needs the oldest batch has a new snapshot.
     fn log_bytes(&self) -> u64;
 
     /// Which opening of the store this is. It grows with each.
@@ -96,24 +116,43 @@ pub trait Store: Send {
     fn name(&self) -> &str;
 }
 
-/// Takes one piece after the other, or says in words why it cannot.
-pub type Take<'a> = dyn FnMut(Piece<'_>) -> Result<(), String> + 'a;
+/// What a batch holds of one partition.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BatchSection<'a> {
+    /// Which partition.
+    pub partition: u32,
+    /// What is written of it, after all that was written before.
+    pub bytes: &'a [u8],
+}
+
+impl<'a> BatchSection<'a> {
+    /// What a store with one partition is given.
+    pub const fn only(bytes: &'a [u8]) -> Self {
+        Self {
+            partition: 0,
+            bytes,
+        }
+    }
+}
+
+/// Takes one piece of a partition after the other, or says in words why it cannot.
+pub type Take<'a> = dyn FnMut(u32, Piece<'_>) -> Result<(), String> + 'a;
 
 /// A part of what a store gives back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Piece<'a> {
     /// A chunk of the snapshot, as it was put.
     Snapshot(&'a [u8]),
-    /// A batch, as it was appended.
+    /// A section of a batch, as it was appended.
     Batch(&'a [u8]),
 }
 
 /// What a store gave back.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Loaded {
-    /// Chunks of the snapshot; none if there was no snapshot.
+    /// Chunks of snapshots; none if there was no snapshot.
     pub chunks: u64,
-    /// Batches since it began.
+    /// Sections of batches since they began: one a batch if there is one partition.
     pub batches: u64,
     /// Bytes in both.
     pub bytes: u64,
@@ -124,19 +163,24 @@ pub struct Loaded {
 }
 
 impl Loaded {
-    /// Gives one piece more, and counts it.
+    /// Gives one piece of a partition more, and counts it.
     ///
     /// # Errors
     ///
     /// If `each` says no.
-    pub fn give(&mut self, piece: Piece<'_>, each: &mut Take<'_>) -> Result<(), StoreError> {
+    pub fn give(
+        &mut self,
+        partition: u32,
+        piece: Piece<'_>,
+        each: &mut Take<'_>,
+    ) -> Result<(), StoreError> {
         let (which, bytes, count) = match piece {
             Piece::Snapshot(bytes) => ("chunk", bytes, &mut self.chunks),
             Piece::Batch(bytes) => ("batch", bytes, &mut self.batches),
         };
         *count += 1;
         self.bytes += bytes.len() as u64;
-        each(piece).map_err(|why| StoreError::Refused {
+        each(partition, piece).map_err(|why| StoreError::Refused {
             which: format!("{which} {count}"),
             why,
         })
@@ -205,6 +249,15 @@ pub enum StoreError {
         /// The newest format that is known here.
         known: u32,
     },
+    /// It was written with other partitions.
+    OtherPartitions {
+        /// Where.
+        path: PathBuf,
+        /// Those it was written with.
+        found: Partitions,
+        /// Those it should have.
+        wanted: Partitions,
+    },
     /// An earlier write failed, so nothing more is written.
     Stopped {
         /// What failed first.
@@ -233,6 +286,8 @@ pub enum StoreError {
 
 /// How large a batch or a chunk may be.
 pub const PIECE_LEN_MAX: usize = 64 * 1024 * 1024;
+/// How large most stores would have them.
+pub const BATCH_LEN_MAX: usize = 16 * 1024 * 1024;
 
 impl StoreError {
     /// Says no to what no store takes in one piece.
@@ -240,12 +295,25 @@ impl StoreError {
     /// # Errors
     ///
     /// If it is longer than [`PIECE_LEN_MAX`].
-    pub fn unless_fits(piece: &[u8]) -> Result<(), Self> {
-        if piece.len() <= PIECE_LEN_MAX {
+    pub const fn unless_fits(piece: &[u8]) -> Result<(), Self> {
+        Self::unless_len_fits(piece.len())
+    }
+
+    /// Says no to a batch whose sections no store takes in one piece.
+    ///
+    /// # Errors
+    ///
+    /// If they are longer than [`PIECE_LEN_MAX`] together.
+    pub fn unless_all_fit(batch: &[BatchSection<'_>]) -> Result<(), Self> {
+        Self::unless_len_fits(batch.iter().map(|section| section.bytes.len()).sum())
+    }
+
+    const fn unless_len_fits(len: usize) -> Result<(), Self> {
+        if len <= PIECE_LEN_MAX {
             return Ok(());
         }
         Err(Self::TooLarge {
-            len: piece.len(),
+            len,
             len_max: PIECE_LEN_MAX,
         })
     }
@@ -257,6 +325,14 @@ impl StoreError {
     /// What it says to a second load.
     pub const LOADED_TWICE: Self = Self::OutOfTurn {
         what: "a store is loaded once",
+    };
+    /// What it says to a load of some of its partitions, or to one that it has not.
+    pub const NOT_ALL: Self = Self::OutOfTurn {
+        what: "all partitions of this store are loaded at once",
+    };
+    /// What it says to bytes of a partition that it has not.
+    pub const NO_PARTITION: Self = Self::OutOfTurn {
+        what: "a section or a snapshot belongs to a partition of the store",
     };
     /// What it says to a chunk, or an end, without a beginning.
     pub const NOT_BEGUN: Self = Self::OutOfTurn {
@@ -329,6 +405,16 @@ impl fmt::Display for StoreError {
                 f,
                 "{} has format {found}, and this version knows formats up to {known}: \
                  start the version that wrote it, or a newer one",
+                path.display()
+            ),
+            Self::OtherPartitions {
+                path,
+                found,
+                wanted,
+            } => write!(
+                f,
+                "{} was written with {found} and cannot be read with {wanted}: start with what \
+                 it was written with, or move the folder away to start with nothing",
                 path.display()
             ),
             Self::Stopped { why } => write!(

@@ -60,8 +60,8 @@ pub struct Told<R> {
     pub reply: R,
     /// What it got, or why nothing.
     pub answer: Result<Vec<Reservation>, Refused>,
-    /// All entries of the log up to here have to be safe before; zero if none.
-    pub position: u64,
+    /// All that was logged until now has to be safe before.
+    pub must_wait: bool,
 }
 
 impl<R: Reply> Reply for Waiter<R> {
@@ -244,7 +244,7 @@ impl<R: Reply> Waiters<R> {
                 told.push(Told {
                     reply,
                     answer,
-                    position: 0,
+                    must_wait: false,
                 });
             }
         }
@@ -295,12 +295,12 @@ impl<R: Reply> Waiters<R> {
         let late: Vec<_> = self.waiting.ended().collect();
         for end in late {
             let (End::Shed { reply: waiter, .. } | End::Gone(waiter)) = end;
-            let (answer, position) = last_answer(&waiter.asked, machine, now, effects);
+            let (answer, must_wait) = last_answer(&waiter.asked, machine, now, effects);
             let reply = self.left(waiter, machine);
             told.push(Told {
                 reply,
                 answer,
-                position,
+                must_wait,
             });
         }
         let mut left = most;
@@ -351,7 +351,7 @@ impl<R: Reply> Waiters<R> {
             self.cancel(ticket, machine, now);
             return true;
         }
-        let (answer, position) = self.try_serve(ticket, values, machine, now, effects);
+        let (answer, must_wait) = self.try_serve(ticket, values, machine, now, effects);
         let waiter = self.waiting.reply(ticket).expect("who is in line waits");
         if matches!(answer, Err(Refused::Exhausted { .. })) {
             // One value that an ask keeps is no other's.
@@ -362,7 +362,7 @@ impl<R: Reply> Waiters<R> {
         told.push(Told {
             reply,
             answer,
-            position,
+            must_wait,
         });
         true
     }
@@ -376,7 +376,7 @@ impl<R: Reply> Waiters<R> {
         machine: &mut Allocator,
         now: Instant,
         effects: &mut Effects,
-    ) -> (Result<Vec<Reservation>, Refused>, u64) {
+    ) -> (Result<Vec<Reservation>, Refused>, bool) {
         let waiter = self.waiting.reply(ticket).expect("who is in line waits");
         let asked = &waiter.asked;
         let mut share = Share {
@@ -386,7 +386,7 @@ impl<R: Reply> Waiters<R> {
         if asked.is_several() {
             let (free, size) = machine.counts(asked.prefer());
             if free < Size::new(asked.count().into()) {
-                return (Err(Refused::Exhausted { free, size }), 0);
+                return (Err(Refused::Exhausted { free, size }), false);
             }
             share.within = Interval::ALL;
             // Others may be first for what is offered later.
@@ -463,7 +463,7 @@ fn last_answer(
     machine: &mut Allocator,
     now: Instant,
     effects: &mut Effects,
-) -> (Result<Vec<Reservation>, Refused>, u64) {
+) -> (Result<Vec<Reservation>, Refused>, bool) {
     told_at(effects, |effects| {
         let mut granted = Vec::new();
         let is_known = asked.has_names()
@@ -476,12 +476,12 @@ fn last_answer(
     })
 }
 
-/// An answer, and how far the log has to be safe before it is told. It is
+/// An answer, and whether all that was logged has to be safe before it is told. It is
 /// another's answer than that of the call.
 fn told_at<T>(
     effects: &mut Effects,
     decide: impl FnOnce(&mut Effects) -> Result<T, Refused>,
-) -> (Result<T, Refused>, u64) {
+) -> (Result<T, Refused>, bool) {
     let before = std::mem::replace(&mut effects.wait, false);
     let answer = decide(effects);
     let must_wait = match &answer {
@@ -489,6 +489,5 @@ fn told_at<T>(
         Err(refused) => refused.tells_of_others(),
     };
     effects.wait = before;
-    let position = if must_wait { effects.position() } else { 0 };
-    (answer, position)
+    (answer, must_wait)
 }

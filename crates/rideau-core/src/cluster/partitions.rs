@@ -58,6 +58,11 @@ impl Partitions {
         1 << self.bits
     }
 
+    /// The logarithm of how many values in a row belong to one of them.
+    pub const fn stripe(self) -> u32 {
+        self.stripe
+    }
+
     /// The partition of a name.
     pub const fn of_name(self, name: &[u8]) -> u32 {
         self.of_slot(slot_of(name))
@@ -137,6 +142,16 @@ impl Partitions {
         }
         let before = index.checked_sub(1 << self.stripe)?;
         Some(self.value(partition, before))
+    }
+}
+
+impl fmt::Display for Partitions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self.count(), self.stripe) {
+            (1, _) => f.write_str("1 partition"),
+            (count, 0) => write!(f, "{count} partitions"),
+            (count, stripe) => write!(f, "{count} partitions of 2^{stripe} values in a row"),
+        }
     }
 }
 

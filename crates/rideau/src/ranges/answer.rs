@@ -19,16 +19,16 @@ pub struct Answer<T> {
     until: Committed,
 }
 
-/// How far the log has to be safe.
+/// Which turn of the thread that writes has to be safe.
 #[derive(Clone, Debug)]
 pub struct Committed {
-    position: u64,
+    turn: u64,
     safe: Arc<Safe>,
 }
 
 impl<T> Answer<T> {
-    pub(super) fn new(decision: Result<T, Failed>, position: u64, safe: &Arc<Safe>) -> Self {
-        let until = Committed::new(position, safe);
+    pub(super) fn new(decision: Result<T, Failed>, turn: u64, safe: &Arc<Safe>) -> Self {
+        let until = Committed::new(turn, safe);
         Self { decision, until }
     }
 
@@ -50,7 +50,7 @@ impl<T> Answer<T> {
         }
     }
 
-    /// The decision, and how far the log has to be safe before it may be told.
+    /// The decision, and what has to be safe before it may be told.
     /// For callers that hold back many answers at once.
     pub fn into_parts(self) -> (Result<T, Failed>, Committed) {
         (self.decision, self.until)
@@ -58,9 +58,9 @@ impl<T> Answer<T> {
 }
 
 impl Committed {
-    pub(super) fn new(position: u64, safe: &Arc<Safe>) -> Self {
+    pub(super) fn new(turn: u64, safe: &Arc<Safe>) -> Self {
         let safe = Arc::clone(safe);
-        Self { position, safe }
+        Self { turn, safe }
     }
 
     /// No caller has to wait any more.
@@ -69,27 +69,23 @@ impl Committed {
     ///
     /// If it cannot be made safe.
     pub fn is_reached(&self) -> Result<bool, Failed> {
-        match self.position {
+        match self.turn {
             0 => Ok(true),
-            position => match self.safe.reached(position) {
+            turn => match self.safe.reached(turn) {
                 None => Ok(false),
                 Some(reached) => reached.map(|()| true).map_err(Failed::Store),
             },
         }
     }
 
-    pub(super) fn position(&self) -> u64 {
-        self.position
+    pub(super) fn turn(&self) -> u64 {
+        self.turn
     }
 
-    /// The later of two, of one log.
+    /// The later of two, of the same ranges.
     #[must_use]
     pub fn or_later(self, other: Self) -> Self {
-        if self.position >= other.position {
-            self
-        } else {
-            other
-        }
+        if self.turn >= other.turn { self } else { other }
     }
 
     /// Block until it is reached.
@@ -98,9 +94,9 @@ impl Committed {
     ///
     /// If it cannot be made safe.
     pub fn wait(&self) -> Result<(), Failed> {
-        match self.position {
+        match self.turn {
             0 => Ok(()),
-            position => self.safe.wait(position).map_err(Failed::Store),
+            turn => self.safe.wait(turn).map_err(Failed::Store),
         }
     }
 }
@@ -117,7 +113,7 @@ impl IntoFuture for Committed {
     }
 }
 
-/// Ends when the log is safe up to a certain place.
+/// Ends when a certain turn is safe.
 #[derive(Debug)]
 pub struct Reached {
     until: Committed,
@@ -135,14 +131,14 @@ impl Future for Reached {
     type Output = Result<(), Failed>;
 
     fn poll(mut self: Pin<&mut Self>, task: &mut Context<'_>) -> Poll<Self::Output> {
-        let Committed { position, safe } = &self.until;
-        if *position == 0 {
+        let Committed { turn, safe } = &self.until;
+        if *turn == 0 {
             return Poll::Ready(Ok(()));
         }
         let is_left = |waker: &Waker| waker.will_wake(task.waker());
         let reached = match self.waker.as_ref().is_some_and(is_left) {
-            true => safe.reached(*position),
-            false => safe.poll(*position, task.waker()),
+            true => safe.reached(*turn),
+            false => safe.poll(*turn, task.waker()),
         };
         match reached {
             Some(reached) => Poll::Ready(reached.map_err(Failed::Store)),

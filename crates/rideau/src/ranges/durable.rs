@@ -1,4 +1,5 @@
-//! How far the log is safe, and which tasks wait for it to be.
+//! Which turn of the thread that writes was the last that is safe, and which tasks wait
+//! for a later one.
 //!
 //! The thread that writes the log moves on with one store and one call for each
 //! thread that has a ferry: to find out which tasks are due is up to the ferry, on
@@ -16,11 +17,11 @@ use parking_lot::{Condvar, Mutex};
 use super::idle_hook;
 use crate::store::StoreError;
 
-/// Up to where the log would survive, for all that have to know.
+/// The last turn whose batches would survive, for all that have to know.
 #[derive(Debug, Default)]
 pub(super) struct Safe {
     /// It moves under the lock, and is read without.
-    position: AtomicU64,
+    turn: AtomicU64,
     inner: Mutex<Inner>,
     moved: Condvar,
 }
@@ -39,13 +40,13 @@ struct Inner {
 #[derive(Debug)]
 struct Line {
     waiting: Vec<Waiter>,
-    /// The lowest position that one of them waits for.
+    /// The first turn that one of them waits for.
     next: u64,
 }
 
 #[derive(Debug)]
 struct Waiter {
-    position: u64,
+    turn: u64,
     waker: Waker,
 }
 
@@ -61,49 +62,49 @@ struct Ferry {
 }
 
 impl Safe {
-    /// Is everything up to here safe? An error if it never will be.
-    pub(super) fn reached(&self, position: u64) -> Option<Result<(), Arc<StoreError>>> {
-        if self.position() >= position {
+    /// Is this turn safe, with all before it? An error if it never will be.
+    pub(super) fn reached(&self, turn: u64) -> Option<Result<(), Arc<StoreError>>> {
+        if self.turn() >= turn {
             return Some(Ok(()));
         }
-        self.reached_in(&self.inner.lock(), position)
+        self.reached_in(&self.inner.lock(), turn)
     }
 
-    /// How far it is safe.
-    pub(super) fn position(&self) -> u64 {
-        self.position.load(Ordering::Acquire)
+    /// The last that is safe.
+    pub(super) fn turn(&self) -> u64 {
+        self.turn.load(Ordering::Acquire)
     }
 
     /// As [`reached`](Self::reached); wakes the waker when the answer changes.
-    pub(super) fn poll(&self, position: u64, waker: &Waker) -> Option<Result<(), Arc<StoreError>>> {
-        if self.position() >= position {
+    pub(super) fn poll(&self, turn: u64, waker: &Waker) -> Option<Result<(), Arc<StoreError>>> {
+        if self.turn() >= turn {
             return Some(Ok(()));
         }
         let mut inner = self.inner.lock();
-        let reached = self.reached_in(&inner, position);
+        let reached = self.reached_in(&inner, turn);
         if reached.is_none() {
             let waker = waker.clone();
-            inner.line_here().push(Waiter { position, waker });
+            inner.line_here().push(Waiter { turn, waker });
         }
         reached
     }
 
-    /// Wait until everything up to here is safe.
-    pub(super) fn wait(&self, position: u64) -> Result<(), Arc<StoreError>> {
+    /// Wait until this turn is safe, with all before it.
+    pub(super) fn wait(&self, turn: u64) -> Result<(), Arc<StoreError>> {
         idle_hook::settle();
         let mut inner = self.inner.lock();
         loop {
-            if let Some(reached) = self.reached_in(&inner, position) {
+            if let Some(reached) = self.reached_in(&inner, turn) {
                 return reached;
             }
             self.moved.wait(&mut inner);
         }
     }
 
-    pub(super) fn move_to(&self, position: u64) {
+    pub(super) fn move_to(&self, turn: u64) {
         let mut inner = self.inner.lock();
-        self.position.store(position, Ordering::Release);
-        let wakers = inner.call(position);
+        self.turn.store(turn, Ordering::Release);
+        let wakers = inner.call(turn);
         drop(inner);
         self.moved.notify_all();
         wakers.into_iter().for_each(Waker::wake);
@@ -117,7 +118,7 @@ impl Safe {
         future::poll_fn(|task| {
             let mut inner = self.inner.lock();
             let line = inner.moor(gone.1, task.waker());
-            let due = line.take_due(self.position());
+            let due = line.take_due(self.turn());
             drop(inner);
             due.into_iter().for_each(Waker::wake);
             Poll::<()>::Pending
@@ -144,8 +145,8 @@ impl Safe {
         self.inner.lock().failed = None;
     }
 
-    fn reached_in(&self, inner: &Inner, position: u64) -> Option<Result<(), Arc<StoreError>>> {
-        if self.position() >= position {
+    fn reached_in(&self, inner: &Inner, turn: u64) -> Option<Result<(), Arc<StoreError>>> {
+        if self.turn() >= turn {
             return Some(Ok(()));
         }
         inner.failed.clone().map(Err)
@@ -162,7 +163,7 @@ impl Drop for Gone<'_> {
         let gone = inner.ferries.extract_if(.., |ferry| ferry.serial == self.1);
         let left: Vec<Waiter> = gone.flat_map(|ferry| ferry.line.waiting).collect();
         left.into_iter().for_each(|one| inner.line.push(one));
-        let due = inner.line.take_due(self.0.position());
+        let due = inner.line.take_due(self.0.turn());
         drop(inner);
         due.into_iter().for_each(Waker::wake);
     }
@@ -209,14 +210,14 @@ impl Inner {
 
     /// What to wake now that it is safe so far: ferries in place of several. One
     /// that was woken and has not come yet will see it.
-    fn call(&mut self, position: u64) -> Vec<Waker> {
-        let mut wakers = self.line.take_due(position);
+    fn call(&mut self, turn: u64) -> Vec<Waker> {
+        let mut wakers = self.line.take_due(turn);
         for ferry in &mut self.ferries {
-            if ferry.line.next > position {
+            if ferry.line.next > turn {
                 continue;
             }
             match ferry.line.waiting.len() {
-                1 => wakers.extend(ferry.line.take_due(position)),
+                1 => wakers.extend(ferry.line.take_due(turn)),
                 _ => wakers.extend(ferry.waker.take()),
             }
         }
@@ -235,21 +236,21 @@ impl Default for Line {
 
 impl Line {
     fn push(&mut self, one: Waiter) {
-        self.next = self.next.min(one.position);
+        self.next = self.next.min(one.turn);
         self.waiting.push(one);
     }
 
     /// The tasks that wait for no more than this do not any longer.
-    fn take_due(&mut self, position: u64) -> Vec<Waker> {
-        if self.next > position {
+    fn take_due(&mut self, turn: u64) -> Vec<Waker> {
+        if self.next > turn {
             return Vec::new();
         }
         let due = self
             .waiting
-            .extract_if(.., |one| one.position <= position)
+            .extract_if(.., |one| one.turn <= turn)
             .map(|one| one.waker)
             .collect();
-        let left = self.waiting.iter().map(|one| one.position);
+        let left = self.waiting.iter().map(|one| one.turn);
         self.next = left.min().unwrap_or(u64::MAX);
         due
     }
@@ -282,8 +283,8 @@ mod tests {
     fn three_wait(safe: &Safe) -> Arc<Count> {
         let count = Arc::new(Count::default());
         let waker = Waker::from(Arc::clone(&count));
-        for position in [1, 2, 3] {
-            assert!(safe.poll(position, &waker).is_none());
+        for turn in [1, 2, 3] {
+            assert!(safe.poll(turn, &waker).is_none());
         }
         count
     }
@@ -335,10 +336,10 @@ mod tests {
         let mut task = Context::from_waker(Waker::noop());
         let _ = ferry.as_mut().poll(&mut task);
         let count = three_wait(&safe);
-        for (position, times) in [(2, 2), (2, 2), (3, 3), (4, 3)] {
-            safe.move_to(position);
+        for (turn, times) in [(2, 2), (2, 2), (3, 3), (4, 3)] {
+            safe.move_to(turn);
             let _ = ferry.as_mut().poll(&mut task);
-            assert_eq!(count.times(), times, "{position}");
+            assert_eq!(count.times(), times, "{turn}");
         }
     }
 
@@ -378,8 +379,8 @@ mod tests {
     fn two_wait_from(safe: &Safe, first: u64) -> Arc<Count> {
         let count = Arc::new(Count::default());
         let waker = Waker::from(Arc::clone(&count));
-        for position in [first, first + 1] {
-            assert!(safe.poll(position, &waker).is_none());
+        for turn in [first, first + 1] {
+            assert!(safe.poll(turn, &waker).is_none());
         }
         count
     }

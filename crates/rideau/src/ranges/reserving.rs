@@ -134,9 +134,8 @@ impl Reserving {
         std::future::poll_fn(|task| self.poll_decided(task)).await;
     }
 
-    /// The decision, and how far the log has to be safe before it may be told:
-    /// for callers that hold back many answers at once. What was given has to be
-    /// given back from then on.
+    /// The decision, and what has to be safe before it may be told: for callers that
+    /// hold back many answers at once. What was given has to be given back from then on.
     ///
     /// # Errors
     ///

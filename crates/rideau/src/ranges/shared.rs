@@ -8,7 +8,9 @@ use std::time::{self, Duration};
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use rideau_core::Instant;
-use rideau_core::allocator::{Allocator, Ask, Effects, Event, Refused, Reservation, Told, Waiters};
+use rideau_core::allocator::{
+    Allocator, Ask, Effects, Entry, Event, Refused, Reservation, SnapshotAt, Told, Waiters,
+};
 use tokio::sync::broadcast::WeakSender;
 
 use super::Failed;
@@ -17,6 +19,7 @@ use super::clocks::Continued;
 use super::durable::Safe;
 use super::idle_hook;
 use super::reserving::ReplySlot;
+use super::taken::TakenLogs;
 use crate::store::{Loaded, StoreError};
 
 /// What threads do that say when they [rest] waits for that no longer,
@@ -45,6 +48,10 @@ pub(super) struct Shared {
 pub(super) struct Inner {
     pub(super) machine: Allocator,
     pub(super) effects: Effects,
+    /// The turn in which what is logged from now on will be written,
+    turn: u64,
+    /// and how many entries there were when the last was taken.
+    taken: u64,
     /// The asks that wait for values,
     pub(super) waiters: Waiters<ReplySlot>,
     /// what they are told,
@@ -92,6 +99,8 @@ impl Shared {
             inner: Mutex::new(Inner {
                 machine,
                 effects,
+                turn: 1,
+                taken: 0,
                 waiters: Waiters::new(waiters_max),
                 told: Vec::new(),
                 woken: Vec::new(),
@@ -193,9 +202,62 @@ impl Inner {
     /// Is there something to be written or told?
     pub(super) fn has_news(&self) -> bool {
         let events = self.effects.events.as_ref();
-        !self.effects.log.is_empty()
+        self.has_logged()
             || !self.woken.is_empty()
             || events.is_some_and(|events| !events.is_empty())
+    }
+
+    /// The turn that has to be safe for all that was decided until now.
+    pub(super) fn turn(&self) -> u64 {
+        self.turn - u64::from(!self.has_logged())
+    }
+
+    /// The turn of what was just taken, if that was anything, or else of what was taken
+    /// last.
+    pub(super) fn next_turn(&mut self, has_taken: bool) -> u64 {
+        self.turn += u64::from(has_taken);
+        self.turn - 1
+    }
+
+    /// Was anything logged and not taken?
+    pub(super) fn has_logged(&self) -> bool {
+        !self.effects.log.is_empty()
+    }
+
+    /// How many bytes were logged and not taken.
+    pub(super) fn log_len(&self) -> usize {
+        self.effects.log.len()
+    }
+
+    /// Take the logs of all parts.
+    pub(super) fn take_logs(&mut self, taken: &mut TakenLogs) {
+        taken.take(0, &mut self.effects.log);
+        self.taken = self.effects.position();
+    }
+
+    /// All that was taken is safe.
+    pub(super) fn durable(&mut self) {
+        self.machine.durable(self.taken);
+    }
+
+    /// Log that nothing more comes.
+    pub(super) fn log_stop(&mut self) {
+        Entry::Stopped.put(&mut self.effects.log);
+    }
+
+    /// The next piece of a snapshot of a part. Says whether there may be more.
+    pub(super) fn snapshot(
+        &self,
+        _part: usize,
+        at: &mut SnapshotAt,
+        len: usize,
+        into: &mut Vec<u8>,
+    ) -> bool {
+        self.machine.snapshot(at, len, into)
+    }
+
+    pub(super) fn parts(&self) -> usize {
+        1
     }
 
     /// Give out values, but none that others wait for.
@@ -237,10 +299,12 @@ impl Inner {
     pub(super) fn tell(&mut self, now: Instant, safe: &Arc<Safe>) {
         while !self.told.is_empty() {
             let mut returned = Vec::new();
+            let turn = self.turn();
             for told in self.told.drain(..) {
-                self.waiting += u64::from(told.position > 0);
+                let turn = if told.must_wait { turn } else { 0 };
+                self.waiting += u64::from(told.must_wait);
                 let answer = told.answer.map_err(Failed::Refused);
-                match told.reply.tell(answer, Committed::new(told.position, safe)) {
+                match told.reply.tell(answer, Committed::new(turn, safe)) {
                     Ok(waker) => self.woken.extend(waker),
                     Err(granted) => returned.extend(granted),
                 }

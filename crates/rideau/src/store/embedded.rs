@@ -1,7 +1,8 @@
 //! A store in a folder of its own.
 //!
 //! Batches go into log files, snapshots into redb. Which log goes on after which
-//! snapshot stands in redb too, so that both change in one step.
+//! snapshot stands in redb too, so that both change in one step. A snapshot of a
+//! partition begins where a log file does, and a log goes when no partition needs it.
 //!
 //! Why the log is not in redb or fjall as well: of a store of 30 batches, 250
 //! bytes of the main file were flipped one by one, and its end was torn.
@@ -36,30 +37,28 @@
 //! batch takes a fifth to a third less, and half the processor time.
 
 use std::fs;
-use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use super::{Loaded, Piece, Store, StoreError, Take};
-use log::{Log, Written, gap, lost};
+use rideau_core::cluster::Partitions;
+
+use super::{BatchSection, Loaded, Store, StoreError, Take};
+use load::Opened;
+use log::Log;
 use mark::{Mark, Told};
 use place::Place;
 use recover::Left;
 use snapshots::{Snapshots, State};
 
+mod create;
+mod load;
 mod log;
 mod mark;
 mod pages;
 mod place;
 mod private;
 mod recover;
+mod sections;
 mod snapshots;
-
-/// Says which format a folder has. Read before anything else.
-const FORMAT_NAME: &str = "format";
-const FORMAT: u32 = 1;
-const FORMAT_TEXT: &str = "rideau store ";
-/// Stands there until the folder holds all that it needs.
-const CREATING_TEXT: &str = "rideau store is being created";
 
 /// A store in a folder.
 #[derive(Debug)]
@@ -80,27 +79,26 @@ enum Stage {
     },
 }
 
-#[derive(Debug)]
-struct Opened {
-    snapshots: Snapshots,
-    state: State,
-    mark: mark::Found,
-}
-
 /// Invariant: the mark never names more than is on the disk.
 #[derive(Debug)]
 struct Writing {
+    partitions: Partitions,
     snapshots: Snapshots,
     /// The snapshot that was begun last, ended or not.
     snapshot: u64,
-    state: State,
+    /// What counts of each partition.
+    states: Vec<State>,
     mark: Mark,
     log: Log,
     /// The number of its file.
     file: u64,
-    /// Bytes of batches since the snapshot that counts began.
-    log_bytes: u64,
+    /// Bytes of batches, all that are read or written so far,
+    total: u64,
+    /// and how many they were when the snapshot of each partition began.
+    starts: Vec<u64>,
     begun: Option<Begun>,
+    /// A batch as it is written, if its sections do not stand there as they are.
+    encoded: Vec<u8>,
     /// Where the files have to be that are written.
     places: [Place; 3],
 }
@@ -108,9 +106,9 @@ struct Writing {
 /// A snapshot that is not ended yet.
 #[derive(Debug)]
 struct Begun {
+    partition: u32,
     state: State,
-    /// What of the log's bytes it will replace.
-    log_bytes: u64,
+    start: u64,
 }
 
 impl Embedded {
@@ -122,25 +120,11 @@ impl Embedded {
     /// or lacks what was in it.
     pub fn open(folder: impl Into<PathBuf>) -> Result<Self, StoreError> {
         let folder = folder.into();
-        let snapshots = if is_created(&folder)? {
-            Snapshots::open(&folder)?
-        } else {
-            create(&folder)?
-        };
-        let state = snapshots.state()?;
-        let mark = Mark::open(&folder, state.salt)?;
-        if state.fence < mark.told.fence || state.snapshot < mark.told.snapshot {
-            let what = "its newest change is gone, and a client was told of it";
-            return Err(snapshots.corrupt(what.into()));
-        }
+        let opened = Opened::open(&folder)?;
         Ok(Self {
             folder,
-            fence: state.fence + 1,
-            stage: Stage::Opened(Box::new(Opened {
-                snapshots,
-                state,
-                mark,
-            })),
+            fence: opened.fence() + 1,
+            stage: Stage::Opened(Box::new(opened)),
         })
     }
 
@@ -166,6 +150,7 @@ impl Embedded {
     fn stop(&mut self, error: &StoreError) {
         let left = match &self.stage {
             Stage::Writing(writing) if error.can_pass() => Some(Left {
+                partitions: writing.partitions,
                 reach: writing.log.reach(),
                 batch: None,
             }),
@@ -179,8 +164,8 @@ impl Embedded {
 }
 
 impl Store for Embedded {
-    fn append(&mut self, batch: &[u8]) -> Result<(), StoreError> {
-        StoreError::unless_fits(batch)?;
+    fn append(&mut self, batch: &[BatchSection<'_>]) -> Result<(), StoreError> {
+        StoreError::unless_all_fit(batch)?;
         let before = match &self.stage {
             Stage::Writing(writing) => Some(writing.log.reach()),
             Stage::Opened(_) | Stage::Stopped { .. } => None,
@@ -189,7 +174,8 @@ impl Store for Embedded {
         if let Stage::Stopped { left, .. } = &mut self.stage
             && let Some(left) = left.as_mut().filter(|left| before == Some(left.reach))
         {
-            left.batch = Some(batch.to_vec());
+            let mut encoded = Vec::new();
+            left.batch = Some(sections::encode(left.partitions, batch, &mut encoded).to_vec());
         }
         done
     }
@@ -198,7 +184,15 @@ impl Store for Embedded {
         self.try_again()
     }
 
-    fn load(&mut self, each: &mut Take<'_>) -> Result<Loaded, StoreError> {
+    fn load(
+        &mut self,
+        partitions: Partitions,
+        wanted: &[u32],
+        each: &mut Take<'_>,
+    ) -> Result<Loaded, StoreError> {
+        if !wanted.iter().copied().eq(0..partitions.count()) {
+            return Err(StoreError::NOT_ALL);
+        }
         let before = std::mem::replace(
             &mut self.stage,
             Stage::Stopped {
@@ -213,7 +207,7 @@ impl Store for Embedded {
                 return Err(StoreError::LOADED_TWICE);
             }
         };
-        let loaded = opened.load(&self.folder, self.fence, each);
+        let loaded = opened.load(&self.folder, partitions, self.fence, each);
         match loaded {
             Ok((writing, loaded)) => {
                 self.stage = Stage::Writing(Box::new(writing));
@@ -226,8 +220,8 @@ impl Store for Embedded {
         }
     }
 
-    fn begin_snapshot(&mut self) -> Result<(), StoreError> {
-        self.write(Writing::begin_snapshot)
+    fn begin_snapshot(&mut self, partition: u32) -> Result<(), StoreError> {
+        self.write(|writing, folder| writing.begin_snapshot(partition, folder))
     }
 
     fn put_chunk(&mut self, chunk: &[u8]) -> Result<(), StoreError> {
@@ -241,7 +235,7 @@ impl Store for Embedded {
 
     fn log_bytes(&self) -> u64 {
         match &self.stage {
-            Stage::Writing(writing) => writing.log_bytes,
+            Stage::Writing(writing) => writing.log_bytes(),
             Stage::Opened(_) | Stage::Stopped { .. } => 0,
         }
     }
@@ -265,176 +259,54 @@ impl Drop for Embedded {
     }
 }
 
-impl Opened {
-    fn load(
-        mut self,
-        folder: &Path,
-        fence: u64,
-        each: &mut Take<'_>,
-    ) -> Result<(Writing, Loaded), StoreError> {
-        let mut loaded = Loaded::default();
-        self.look_through(&mut loaded)?;
-        self.snapshots.each(&self.state, |chunk| {
-            loaded.give(Piece::Snapshot(chunk), each)
-        })?;
-        let before = loaded.bytes;
-        let (last, file) = self.read_logs(folder, &mut loaded, each)?;
-        let (log, file) = self.go_on(folder, &last, file, &mut loaded)?;
-        self.state.fence = fence;
-        self.snapshots.set(self.state)?;
-        let places = [
-            log.place()?,
-            self.mark.mark.place()?,
-            self.snapshots.place()?,
-        ];
-        let mut writing = Writing {
-            places,
-            snapshots: self.snapshots,
-            snapshot: self.state.snapshot,
-            state: self.state,
-            mark: self.mark.mark,
-            log,
-            file,
-            log_bytes: loaded.bytes - before,
-            begun: None,
-        };
-        writing.tell()?;
-        writing.mark.sync()?;
-        writing.remove_old(folder);
-        Ok((writing, loaded))
-    }
-
-    fn look_through(&mut self, loaded: &mut Loaded) -> Result<(), StoreError> {
-        if self.mark.half {
-            let note = "one of the two marks is unreadable; the other is at most a batch older";
-            loaded.notes.push(note.into());
-        }
-        if !self.snapshots.look_through()? {
-            let note = "redb put its own lists in order; the snapshot was not touched";
-            loaded.notes.push(note.into());
-        }
-        if self.snapshots.has_unended(&self.state)? {
-            let note = "dropped a snapshot that was never ended";
-            loaded.notes.push(note.into());
-        }
-        Ok(())
-    }
-
-    /// Gives all batches that are whole, and returns the last file and its number.
-    fn read_logs(
-        &self,
-        folder: &Path,
-        loaded: &mut Loaded,
-        each: &mut Take<'_>,
-    ) -> Result<(Written, u64), StoreError> {
-        let salt = self.state.salt;
-        let files = log::files(folder)?;
-        let newest = files.last().copied().unwrap_or_default();
-        let mut file = self.state.file;
-        let mut written = Written::open(folder, file, salt)?;
-        if written.reach() != self.state.reach {
-            return Err(gap(&written, self.state.reach));
-        }
-        while file < newest {
-            let next = Written::open(folder, file + 1, salt)?;
-            // What lies behind was given up when the next file was begun.
-            self.read_log(&mut written, next.reach().number, loaded, each)?;
-            if written.reach() != next.reach() {
-                return Err(lost(&written, next.reach().number));
-            }
-            written = next;
-            file += 1;
-        }
-        self.read_log(&mut written, u64::MAX, loaded, each)?;
-        Ok((written, file))
-    }
-
-    /// Gives the batches of one file up to a number.
-    fn read_log(
-        &self,
-        written: &mut Written,
-        until: u64,
-        loaded: &mut Loaded,
-        each: &mut Take<'_>,
-    ) -> Result<(), StoreError> {
-        let told = self.mark.told.reach;
-        while let Some(record) = written.peek()
-            && record.number <= until
-        {
-            if record.number == told.number && record.check != told.check {
-                return Err(gap(written, told));
-            }
-            loaded.give(Piece::Batch(record.batch), each)?;
-            written.pass();
-        }
-        Ok(())
-    }
-
-    /// Decides about what comes after the last whole record, and opens a file to
-    /// go on with.
-    fn go_on(
-        &self,
-        folder: &Path,
-        last: &Written,
-        file: u64,
-        loaded: &mut Loaded,
-    ) -> Result<(Log, u64), StoreError> {
-        let salt = self.state.salt;
-        let reach = last.reach();
-        let told = self.mark.told.reach.number;
-        if reach.number < told {
-            return Err(lost(last, told));
-        }
-        let torn = last.has_tail();
-        if torn {
-            if let Some(later) = last.survivor() {
-                return Err(lost(last, later));
-            }
-            loaded.notes.push(format!(
-                "dropped the beginning of batch {}, which no client was told of, at byte {} of {}",
-                reach.number + 1,
-                last.end(),
-                last.path.display()
-            ));
-        }
-        // It may be whole in the system's memory only, after a sync that failed.
-        // So it is written once more, where nothing is known to have failed.
-        let unsure = last.last().filter(|_| reach.number > told);
-        if !torn && unsure.is_none() {
-            return Ok((Log::resume(last, salt)?, file));
-        }
-        let (before, first) = unsure.unzip();
-        let before = before.unwrap_or(reach);
-        let log = Log::create(folder, file + 1, salt, before, first)?;
-        Ok((log, file + 1))
-    }
-}
-
 impl Writing {
-    fn append(&mut self, batch: &[u8]) -> Result<(), StoreError> {
-        self.log.append(batch)?;
-        self.log_bytes += batch.len() as u64;
+    fn append(&mut self, batch: &[BatchSection<'_>]) -> Result<(), StoreError> {
+        let count = self.partitions.count();
+        if batch.iter().any(|section| section.partition >= count) {
+            return Err(StoreError::NO_PARTITION);
+        }
+        let mut encoded = std::mem::take(&mut self.encoded);
+        let bytes = sections::encode(self.partitions, batch, &mut encoded);
+        let done = self.append_encoded(bytes);
+        self.encoded = encoded;
+        self.total += sections::len(batch);
+        done
+    }
+
+    fn append_encoded(&mut self, bytes: &[u8]) -> Result<(), StoreError> {
+        self.log.append(bytes)?;
         self.tell()?;
         // What no start would find is not acknowledged.
         self.places.iter().try_for_each(Place::check)
     }
 
-    fn begin_snapshot(&mut self, folder: &Path) -> Result<(), StoreError> {
+    /// Bytes of batches since the oldest snapshot that counts began.
+    fn log_bytes(&self) -> u64 {
+        let oldest = self.starts.iter().min();
+        self.total - oldest.copied().unwrap_or_default()
+    }
+
+    fn begin_snapshot(&mut self, partition: u32, folder: &Path) -> Result<(), StoreError> {
+        let before = self.states.get(partition as usize).copied();
+        let before = before.ok_or(StoreError::NO_PARTITION)?;
         let reach = self.log.reach();
-        self.log = Log::create(folder, self.file + 1, self.state.salt, reach, None)?;
-        self.places[0] = self.log.place()?;
-        self.file += 1;
+        if reach != self.log.begins_after() {
+            self.log = Log::create(folder, self.file + 1, self.salt(), reach, None)?;
+            self.places[0] = self.log.place()?;
+            self.file += 1;
+        }
         self.snapshot += 1;
         self.begun = Some(Begun {
+            partition,
             state: State {
                 snapshot: self.snapshot,
                 chunks: 0,
-                check: self.state.salt,
+                check: self.salt(),
                 file: self.file,
                 reach,
-                ..self.state
+                ..before
             },
-            log_bytes: self.log_bytes,
+            start: self.total,
         });
         Ok(())
     }
@@ -448,9 +320,10 @@ impl Writing {
 
     fn end_snapshot(&mut self, folder: &Path) -> Result<(), StoreError> {
         let begun = self.begun.take().ok_or(StoreError::NOT_BEGUN)?;
-        self.snapshots.set(begun.state)?;
-        self.state = begun.state;
-        self.log_bytes -= begun.log_bytes;
+        let partition = begun.partition as usize;
+        self.states[partition] = begun.state;
+        self.snapshots.set(partition, &self.states)?;
+        self.starts[partition] = begun.start;
         self.tell()?;
         self.remove_old(folder);
         Ok(())
@@ -458,18 +331,23 @@ impl Writing {
 
     fn tell(&mut self) -> Result<(), StoreError> {
         self.mark.tell(Told {
-            fence: self.state.fence,
-            snapshot: self.state.snapshot,
+            fence: self.states[0].fence,
+            snapshot: snapshots::newest(&self.states),
             reach: self.log.reach(),
         })
+    }
+
+    fn salt(&self) -> u64 {
+        self.states[0].salt
     }
 
     /// Removes what no start will read. What cannot be removed is tried again
     /// after the next snapshot.
     fn remove_old(&self, folder: &Path) {
+        let needed = snapshots::oldest_file(&self.states);
         let remove = || {
             for file in log::files(folder)? {
-                if file < self.state.file {
+                if file < needed {
                     let path = Log::path_of(folder, file);
                     let removed = fs::remove_file(&path);
                     removed.map_err(|error| StoreError::of("remove a log", &path, error))?;
@@ -481,108 +359,4 @@ impl Writing {
             tracing::warn!(%error, "an old log stays on the disk for now");
         }
     }
-}
-
-/// Whether the folder holds a store of this format. Not if there is none yet,
-/// or if its creation was interrupted.
-fn is_created(folder: &Path) -> Result<bool, StoreError> {
-    let path = folder.join(FORMAT_NAME);
-    let text = match fs::read_to_string(&path) {
-        Ok(text) => text,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            return if holds_remains(folder)? {
-                let what = "this file is needed and is not there".into();
-                Err(StoreError::Corrupt { what, path })
-            } else {
-                Ok(false)
-            };
-        }
-        Err(error) if error.kind() == io::ErrorKind::InvalidData => String::new(),
-        Err(error) => return Err(StoreError::of("read the format", &path, error)),
-    };
-    if text == CREATING_TEXT {
-        return Ok(false);
-    }
-    let found = text
-        .strip_prefix(FORMAT_TEXT)
-        .and_then(|text| text.strip_suffix('\n'));
-    match found.and_then(|found| found.parse().ok()) {
-        Some(FORMAT) => Ok(true),
-        Some(found) if found > FORMAT => Err(StoreError::Newer {
-            path,
-            found,
-            known: FORMAT,
-        }),
-        _ => Err(StoreError::Corrupt {
-            what: "this file does not say which format the folder has".into(),
-            path,
-        }),
-    }
-}
-
-/// Whether a store was here once.
-fn holds_remains(folder: &Path) -> Result<bool, StoreError> {
-    if !folder.exists() {
-        return Ok(false);
-    }
-    let named = [snapshots::NAME, mark::NAME]
-        .iter()
-        .any(|name| folder.join(name).exists());
-    Ok(named || !log::files(folder)?.is_empty())
-}
-
-/// Creates an empty store. Until it is whole the folder says so, and the next
-/// start begins anew.
-fn create(folder: &Path) -> Result<Snapshots, StoreError> {
-    let path = folder.join(FORMAT_NAME);
-    let begun = private::create_folder(folder).and_then(|()| begin_file(&path, CREATING_TEXT));
-    begun.map_err(|error| StoreError::of("create a store", folder, error))?;
-    let state = State::new();
-    let snapshots = Snapshots::create(folder)?;
-    // Another process may have been faster before this one had the lock.
-    if is_created(folder)? {
-        return Ok(snapshots);
-    }
-    snapshots.set(state)?;
-    Log::create(folder, state.file, state.salt, state.reach, None)?;
-    Mark::create(folder, state.salt)?;
-    let ended = replace_file(&path, &format!("{FORMAT_TEXT}{FORMAT}\n"));
-    ended.map_err(|error| StoreError::of("create a store", folder, error))?;
-    Ok(snapshots)
-}
-
-/// Puts a small file where none is. It is there whole, or not at all.
-fn begin_file(path: &Path, text: &str) -> io::Result<()> {
-    let new = write_beside(path, text)?;
-    match fs::hard_link(new, path) {
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
-        linked => linked.and_then(|()| sync_name(path)),
-    }
-}
-
-/// Puts a small file in the place of another, in one step.
-fn replace_file(path: &Path, text: &str) -> io::Result<()> {
-    fs::rename(write_beside(path, text)?, path)?;
-    sync_name(path)
-}
-
-fn write_beside(path: &Path, text: &str) -> io::Result<PathBuf> {
-    let new = path.with_extension("new");
-    // The one that is there may be another name of the file itself.
-    if new.exists() {
-        fs::remove_file(&new)?;
-    }
-    let mut file = private::create_file(&new)?;
-    file.write_all(text.as_bytes())?;
-    file.sync_all()?;
-    Ok(new)
-}
-
-/// Makes the names of a file and of its folder outlive a power cut.
-fn sync_name(path: &Path) -> io::Result<()> {
-    let folders = path.ancestors().skip(1).take(2);
-    for folder in folders.filter(|folder| !folder.as_os_str().is_empty()) {
-        log::sync_folder(folder)?;
-    }
-    Ok(())
 }

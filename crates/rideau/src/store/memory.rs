@@ -6,8 +6,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use parking_lot::{Condvar, Mutex};
+use rideau_core::cluster::Partitions;
 
-use super::{Loaded, Piece, Store, StoreError, Take};
+use super::{BATCH_LEN_MAX, BatchSection, Loaded, Piece, Store, StoreError, Take};
 
 /// The disk of [`Memory`] stores.
 ///
@@ -67,26 +68,59 @@ struct Shared {
     let_go: Condvar,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Disk {
     fence: u64,
-    snapshot: Vec<Vec<u8>>,
-    /// Batches since the snapshot began.
-    log: Vec<Vec<u8>>,
+    /// Those that it was first loaded with.
+    partitions: Option<Partitions>,
+    parts: Vec<Part>,
+    /// Batches that a partition needs.
+    log: VecDeque<Batch>,
+    /// How many batches were there before the first of them.
+    trimmed: u64,
     /// How many of them a caller was told of.
     acknowledged: usize,
     torn: bool,
     begun: Option<Begun>,
     faults: VecDeque<Fault>,
     holds: usize,
+    batch_len_max: usize,
+}
+
+/// Sections, each with its partition.
+type Batch = Vec<(u32, Vec<u8>)>;
+
+/// What is kept of a partition beside its sections.
+#[derive(Clone, Debug, Default)]
+struct Part {
+    snapshot: Vec<Vec<u8>>,
+    /// How many batches were there before its snapshot began.
+    from: u64,
 }
 
 /// A snapshot that is not ended yet.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Begun {
-    chunks: Vec<Vec<u8>>,
-    /// How many batches it replaces.
-    batches: usize,
+    partition: u32,
+    part: Part,
+}
+
+impl Default for Disk {
+    fn default() -> Self {
+        Self {
+            fence: 0,
+            partitions: None,
+            parts: vec![Part::default()],
+            log: VecDeque::new(),
+            trimmed: 0,
+            acknowledged: 0,
+            torn: false,
+            begun: None,
+            faults: VecDeque::new(),
+            holds: 0,
+            batch_len_max: BATCH_LEN_MAX,
+        }
+    }
 }
 
 impl Platter {
@@ -125,9 +159,15 @@ impl Platter {
         log.truncate(log.len().saturating_sub(count));
     }
 
-    /// How many chunks the last snapshot has that came to its end.
+    /// From now on batches should have at most this many bytes.
+    pub fn limit_batches(&self, len_max: usize) {
+        self.0.disk.lock().batch_len_max = len_max;
+    }
+
+    /// How many chunks the last snapshots have that came to their end.
     pub fn chunks(&self) -> usize {
-        self.0.disk.lock().snapshot.len()
+        let disk = self.0.disk.lock();
+        disk.parts.iter().map(|part| part.snapshot.len()).sum()
     }
 
     /// How many batches the next start would read.
@@ -180,16 +220,24 @@ impl Memory {
 }
 
 impl Store for Memory {
-    fn append(&mut self, batch: &[u8]) -> Result<(), StoreError> {
-        StoreError::unless_fits(batch)?;
+    fn append(&mut self, batch: &[BatchSection<'_>]) -> Result<(), StoreError> {
+        StoreError::unless_all_fit(batch)?;
         self.write(|disk| disk.append(batch))
     }
 
-    fn load(&mut self, each: &mut Take<'_>) -> Result<Loaded, StoreError> {
+    fn load(
+        &mut self,
+        partitions: Partitions,
+        wanted: &[u32],
+        each: &mut Take<'_>,
+    ) -> Result<Loaded, StoreError> {
         let Stage::Opened = self.stage else {
             return Err(StoreError::LOADED_TWICE);
         };
-        let loaded = self.shared.disk.lock().load(each);
+        if !wanted.iter().copied().eq(0..partitions.count()) {
+            return Err(StoreError::NOT_ALL);
+        }
+        let loaded = self.shared.disk.lock().load(partitions, each);
         self.stage = match &loaded {
             Ok(_) => Stage::Loaded,
             Err(error) => Stage::Stopped {
@@ -199,12 +247,13 @@ impl Store for Memory {
         loaded
     }
 
-    fn begin_snapshot(&mut self) -> Result<(), StoreError> {
+    fn begin_snapshot(&mut self, partition: u32) -> Result<(), StoreError> {
         self.write(|disk| {
-            disk.begun = Some(Begun {
-                chunks: Vec::new(),
-                batches: disk.log.len(),
-            });
+            disk.part(partition)?;
+            let snapshot = Vec::new();
+            let from = disk.trimmed + disk.log.len() as u64;
+            let part = Part { snapshot, from };
+            disk.begun = Some(Begun { partition, part });
             Ok(())
         })
     }
@@ -217,7 +266,7 @@ impl Store for Memory {
             if fails {
                 return Err(broken("write a chunk"));
             }
-            begun.chunks.push(chunk.to_owned());
+            begun.part.snapshot.push(chunk.to_owned());
             Ok(())
         })
     }
@@ -226,9 +275,14 @@ impl Store for Memory {
         self.write(Disk::end_snapshot)
     }
 
+    fn batch_len_max(&self) -> usize {
+        self.shared.disk.lock().batch_len_max
+    }
+
     fn log_bytes(&self) -> u64 {
         let disk = self.shared.disk.lock();
-        disk.log.iter().map(|batch| batch.len() as u64).sum()
+        let sections = disk.log.iter().flatten();
+        sections.map(|(_, bytes)| bytes.len() as u64).sum()
     }
 
     fn fence(&self) -> u64 {
@@ -247,15 +301,26 @@ impl Disk {
         self.faults.remove(at)
     }
 
-    fn append(&mut self, batch: &[u8]) -> Result<(), StoreError> {
+    fn part(&mut self, partition: u32) -> Result<&mut Part, StoreError> {
+        let part = self.parts.get_mut(partition as usize);
+        part.ok_or(StoreError::NO_PARTITION)
+    }
+
+    fn append(&mut self, batch: &[BatchSection<'_>]) -> Result<(), StoreError> {
+        for section in batch {
+            self.part(section.partition)?;
+        }
+        let sections = batch.iter();
+        let batch = sections.map(|section| (section.partition, section.bytes.to_owned()));
+        let batch = batch.collect();
         let fault = self.fault(|fault| matches!(fault, Fault::Append(_) | Fault::Full));
         match fault {
             None => {
-                self.log.push(batch.to_owned());
+                self.log.push_back(batch);
                 self.acknowledged = self.log.len();
                 return Ok(());
             }
-            Some(Fault::Append(Left::Whole)) => self.log.push(batch.to_owned()),
+            Some(Fault::Append(Left::Whole)) => self.log.push_back(batch),
             Some(Fault::Append(Left::Torn)) => self.torn = true,
             Some(_) => {}
         }
@@ -267,7 +332,18 @@ impl Disk {
         })
     }
 
-    fn load(&mut self, each: &mut Take<'_>) -> Result<Loaded, StoreError> {
+    fn load(&mut self, partitions: Partitions, each: &mut Take<'_>) -> Result<Loaded, StoreError> {
+        let found = *self.partitions.get_or_insert(partitions);
+        if found != partitions {
+            let path = PathBuf::from("memory");
+            return Err(StoreError::OtherPartitions {
+                path,
+                found,
+                wanted: partitions,
+            });
+        }
+        let count = partitions.count() as usize;
+        self.parts.resize(count, Part::default());
         if self.log.len() < self.acknowledged {
             return Err(StoreError::Corrupt {
                 what: format!(
@@ -279,11 +355,17 @@ impl Disk {
             });
         }
         let mut loaded = Loaded::default();
-        for chunk in &self.snapshot {
-            loaded.give(Piece::Snapshot(chunk), each)?;
+        for (partition, part) in (0..).zip(&self.parts) {
+            for chunk in &part.snapshot {
+                loaded.give(partition, Piece::Snapshot(chunk), each)?;
+            }
         }
-        for batch in &self.log {
-            loaded.give(Piece::Batch(batch), each)?;
+        for (at, batch) in (self.trimmed..).zip(&self.log) {
+            for (partition, bytes) in batch {
+                if at >= self.parts[*partition as usize].from {
+                    loaded.give(*partition, Piece::Batch(bytes), each)?;
+                }
+            }
         }
         if std::mem::take(&mut self.torn) {
             loaded.notes.push("dropped the beginning of a batch".into());
@@ -300,8 +382,11 @@ impl Disk {
         let fault = self.fault(|fault| matches!(fault, Fault::End(_)));
         let begun = self.begun.take().ok_or(StoreError::NOT_BEGUN)?;
         if fault != Some(Fault::End(false)) {
-            self.snapshot = begun.chunks;
-            self.log.drain(..begun.batches);
+            *self.part(begun.partition)? = begun.part;
+            let needed = self.parts.iter().map(|part| part.from).min();
+            let gone = needed.unwrap_or(self.trimmed) - self.trimmed;
+            self.log.drain(..gone as usize);
+            self.trimmed += gone;
             self.acknowledged = self.log.len();
         }
         match fault {

@@ -4,7 +4,8 @@
 use std::thread;
 
 use rideau::allocator::{Ask, Field, Fields, Filter, Standing, Which};
-use rideau::store::{Fault, Left, Loaded, Store, StoreError, Take};
+use rideau::cluster::Partitions;
+use rideau::store::{BatchSection, Fault, Left, Loaded, Store, StoreError, Take};
 use rideau::{Failed, Ranges, RangesOptions};
 use tokio::task::JoinSet;
 
@@ -128,13 +129,13 @@ fn ranges_opened_before_others_are_fenced_off() {
 struct Panics;
 
 impl Store for Panics {
-    fn append(&mut self, _: &[u8]) -> Result<(), StoreError> {
+    fn append(&mut self, _: &[BatchSection<'_>]) -> Result<(), StoreError> {
         panic!("the test said so");
     }
-    fn load(&mut self, _: &mut Take<'_>) -> Result<Loaded, StoreError> {
+    fn load(&mut self, _: Partitions, _: &[u32], _: &mut Take<'_>) -> Result<Loaded, StoreError> {
         Ok(Loaded::default())
     }
-    fn begin_snapshot(&mut self) -> Result<(), StoreError> {
+    fn begin_snapshot(&mut self, _: u32) -> Result<(), StoreError> {
         Ok(())
     }
     fn put_chunk(&mut self, _: &[u8]) -> Result<(), StoreError> {
@@ -210,8 +211,9 @@ fn ranges_that_do_not_fit_are_refused_in_words() {
 fn a_log_that_is_not_understood_is_refused_in_words() {
     let rig = Rig::new();
     let mut store = rig.platter.open();
-    store.load(&mut |_| Ok(())).unwrap();
-    store.append(&[99, 1, 2, 3]).unwrap();
+    let one = Partitions::ONE;
+    store.load(one, &[0], &mut |_, _| Ok(())).unwrap();
+    store.append(&[BatchSection::only(&[99, 1, 2, 3])]).unwrap();
     let store = Box::new(rig.platter.open());
     let refused = Ranges::open(store, rig.options.clone()).unwrap_err();
     assert_eq!(

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use rideau::store::{Embedded, Store, StoreError};
 
 use crate::process::Process;
-use crate::stage::{Folder, batch_of, chunk_of, take};
+use crate::stage::{Folder, append, batch_of, chunk_of, take};
 
 const FOLDER: &str = "RIDEAU_STORE_FOLDER";
 const ROLE: &str = "RIDEAU_STORE_ROLE";
@@ -115,7 +115,7 @@ fn the_other_process() {
             fail(&error);
             // The call that failed works again by now: it must not be tried.
             fail(&store.append().unwrap_err());
-            fail(&store.store.begin_snapshot().unwrap_err());
+            fail(&store.store.begin_snapshot(0).unwrap_err());
         }
     }
 }
@@ -141,7 +141,7 @@ fn opened(folder: PathBuf) -> Result<Counted, StoreError> {
 
 impl Counted {
     fn append(&mut self) -> Result<(), StoreError> {
-        self.store.append(&batch_of(self.count))?;
+        append(&mut self.store, &batch_of(self.count))?;
         self.count += 1;
         println!("child: ack {}.", self.count);
         Ok(())
@@ -153,7 +153,7 @@ impl Counted {
             self.append()?;
         }
         let before = self.count;
-        self.store.begin_snapshot()?;
+        self.store.begin_snapshot(0)?;
         self.append()?;
         self.store.put_chunk(&chunk_of(before, 0))?;
         self.append()?;
@@ -166,7 +166,7 @@ impl Counted {
         self.round()?;
         self.round()?;
         self.append()?;
-        self.store.begin_snapshot()?;
+        self.store.begin_snapshot(0)?;
         self.store.put_chunk(&chunk_of(self.count, 0))?;
         self.append()
     }

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use rideau::store::{Embedded, Store, StoreError};
 
-use crate::stage::{Folder, Held, Rng, batch_of, chunk_of, open};
+use crate::stage::{Folder, Held, Rng, append, batch_of, chunk_of, open};
 
 /// A store with a snapshot and batches after it, closed well or copied while it
 /// was open, as a kill leaves it.
@@ -13,15 +13,15 @@ fn image(closed: bool) -> (Folder, Held) {
     let folder = Folder::quick();
     let (mut store, _) = open(&folder).unwrap();
     for at in 0..9 {
-        store.append(&batch_of(at)).unwrap();
+        append(&mut store, &batch_of(at)).unwrap();
     }
-    store.begin_snapshot().unwrap();
+    store.begin_snapshot(0).unwrap();
     for at in 0..3 {
         store.put_chunk(&chunk_of(9, at)).unwrap();
     }
     store.end_snapshot().unwrap();
     for at in 9..15 {
-        store.append(&batch_of(at)).unwrap();
+        append(&mut store, &batch_of(at)).unwrap();
     }
     let image = Folder::quick();
     if closed {
@@ -119,7 +119,7 @@ fn a_batch_that_no_caller_was_told_of_may_be_torn_anywhere() {
     let name = log.file_name().unwrap().to_str().unwrap();
     let start = end_of(&fs::read(&log).unwrap());
     let (mut store, _) = open(&folder).unwrap();
-    store.append(&batch_of(17)).unwrap();
+    append(&mut store, &batch_of(17)).unwrap();
     drop(store);
     let bytes = fs::read(folder.0.join(name)).unwrap();
     let end = end_of(&bytes);
@@ -153,7 +153,7 @@ fn a_batch_that_no_caller_was_told_of_may_be_torn_anywhere() {
             .any(|note| note.contains("the beginning of batch 16"));
         assert!(said || len == start, "cut to {len}: {:?}", found.notes);
         // It does not come back later.
-        store.append(&batch_of(15)).unwrap();
+        append(&mut store, &batch_of(15)).unwrap();
         drop(store);
         let (store, found) = open(&folder).unwrap();
         assert_eq!(found.count(), 16);
@@ -168,7 +168,7 @@ fn a_whole_batch_that_no_caller_was_told_of_is_kept() {
     let folder = Folder::quick();
     folder.copy(&image);
     let (mut store, _) = open(&folder).unwrap();
-    store.append(&batch_of(15)).unwrap();
+    append(&mut store, &batch_of(15)).unwrap();
     drop(store);
     fs::copy(image.0.join("mark"), folder.0.join("mark")).unwrap();
     for _ in 0..3 {
@@ -201,7 +201,7 @@ fn an_old_mark_does_not_hide_damage_before_the_last_batch() {
     folder.copy(&image);
     let (mut store, _) = open(&folder).unwrap();
     for at in 15..20 {
-        store.append(&batch_of(at)).unwrap();
+        append(&mut store, &batch_of(at)).unwrap();
     }
     drop(store);
     fs::copy(image.0.join("mark"), folder.0.join("mark")).unwrap();
@@ -247,12 +247,12 @@ fn a_file_from_another_store_is_refused() {
 #[test]
 fn a_folder_of_a_newer_format_is_left_alone() {
     let (folder, _) = image(true);
-    fs::write(folder.0.join("format"), "rideau store 2\n").unwrap();
+    fs::write(folder.0.join("format"), "rideau store 3\n").unwrap();
     let before = contents(&folder.0);
     let error = Embedded::open(&folder.0).unwrap_err();
     assert_in_words(
         &error,
-        "has format 2, and this version knows formats up to 1",
+        "has format 3, and this version knows formats up to 2",
     );
     assert_eq!(contents(&folder.0), before);
 }

@@ -2,7 +2,7 @@
 
 use rideau::store::Store;
 
-use crate::stage::{Folder, open};
+use crate::stage::{Folder, append, open};
 
 #[test]
 fn many_snapshots_take_no_more_room_than_a_few() {
@@ -12,9 +12,9 @@ fn many_snapshots_take_no_more_room_than_a_few() {
     let mut most = 0;
     for round in 0..200 {
         for _ in 0..10 {
-            store.append(&chunk[..5000]).unwrap();
+            append(&mut store, &chunk[..5000]).unwrap();
         }
-        store.begin_snapshot().unwrap();
+        store.begin_snapshot(0).unwrap();
         for _ in 0..8 {
             store.put_chunk(&chunk).unwrap();
         }
@@ -43,7 +43,7 @@ fn many_snapshots_take_no_more_room_than_a_few() {
 fn starts_that_write_nothing_leave_nothing() {
     let folder = Folder::quick();
     let (mut store, _) = open(&folder).unwrap();
-    store.append(b"one").unwrap();
+    append(&mut store, b"one").unwrap();
     drop(store);
     let names = folder.names();
     let bytes = folder.bytes();

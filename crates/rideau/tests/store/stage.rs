@@ -7,7 +7,8 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use rideau::store::{Embedded, Loaded, Piece, Store, StoreError};
+use rideau::cluster::Partitions;
+use rideau::store::{BatchSection, Embedded, Loaded, Piece, Store, StoreError};
 
 /// A folder that goes away with the test.
 pub(crate) struct Folder(pub(crate) PathBuf);
@@ -115,18 +116,36 @@ impl Held {
     }
 }
 
-/// Takes everything from a store that was just opened.
+/// Takes everything from a store of one partition that was just opened.
 pub(crate) fn take(store: &mut dyn Store) -> Result<Held, StoreError> {
-    let mut held = Held::default();
-    let Loaded { notes, .. } = store.load(&mut |piece| {
+    let mut all = take_all(store, Partitions::ONE)?;
+    Ok(all.swap_remove(0))
+}
+
+/// What each partition of a store had that was just opened. All have the notes.
+pub(crate) fn take_all(
+    store: &mut dyn Store,
+    partitions: Partitions,
+) -> Result<Vec<Held>, StoreError> {
+    let wanted: Vec<u32> = (0..partitions.count()).collect();
+    let mut all: Vec<Held> = wanted.iter().map(|_| Held::default()).collect();
+    let Loaded { notes, .. } = store.load(partitions, &wanted, &mut |partition, piece| {
+        let held = &mut all[partition as usize];
         match piece {
             Piece::Snapshot(chunk) => held.chunks.push(chunk.to_vec()),
             Piece::Batch(batch) => held.batches.push(batch.to_vec()),
         }
         Ok(())
     })?;
-    held.notes = notes;
-    Ok(held)
+    for held in &mut all {
+        held.notes.clone_from(&notes);
+    }
+    Ok(all)
+}
+
+/// Appends what the only partition of a store writes.
+pub(crate) fn append(store: &mut dyn Store, bytes: &[u8]) -> Result<(), StoreError> {
+    store.append(&[BatchSection::only(bytes)])
 }
 
 pub(crate) fn open(folder: &Folder) -> Result<(Embedded, Held), StoreError> {

@@ -9,7 +9,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
-use rideau::store::{Embedded, Loaded, Store, StoreError, Take};
+use rideau::cluster::Partitions;
+use rideau::store::{BatchSection, Embedded, Loaded, Store, StoreError, Take};
 use rideau_config::Config;
 
 use super::secret::{Origin, Secret};
@@ -94,7 +95,7 @@ impl Folder {
         created.map_err(|error| StoreError::of("make the folder", &self.path, error))?;
         let mut store = Embedded::open(self.path.join(RANGES))?;
         let mut is_empty = true;
-        let loaded = store.load(&mut |_| {
+        let loaded = store.load(Partitions::ONE, &[0], &mut |_, _| {
             is_empty = false;
             Err("it is read only at the start".into())
         });
@@ -173,16 +174,23 @@ impl Kept {
 }
 
 impl Store for Kept {
-    fn append(&mut self, batch: &[u8]) -> Result<(), StoreError> {
+    fn append(&mut self, batch: &[BatchSection<'_>]) -> Result<(), StoreError> {
         self.ask((), |store| store.append(batch))
     }
 
-    fn load(&mut self, each: &mut Take<'_>) -> Result<Loaded, StoreError> {
-        self.ask(Loaded::default(), |store| store.load(each))
+    fn load(
+        &mut self,
+        partitions: Partitions,
+        wanted: &[u32],
+        each: &mut Take<'_>,
+    ) -> Result<Loaded, StoreError> {
+        self.ask(Loaded::default(), |store| {
+            store.load(partitions, wanted, each)
+        })
     }
 
-    fn begin_snapshot(&mut self) -> Result<(), StoreError> {
-        self.ask((), Embedded::begin_snapshot)
+    fn begin_snapshot(&mut self, partition: u32) -> Result<(), StoreError> {
+        self.ask((), |store| store.begin_snapshot(partition))
     }
 
     fn put_chunk(&mut self, chunk: &[u8]) -> Result<(), StoreError> {

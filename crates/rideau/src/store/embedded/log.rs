@@ -40,6 +40,8 @@ pub(super) struct Log {
     salt: u64,
     /// How far zeros have been written.
     room: u64,
+    /// After which record the file goes on.
+    begins_after: Reach,
     reach: Reach,
     record: Vec<u8>,
 }
@@ -74,6 +76,7 @@ impl Log {
             path,
             salt,
             room: end,
+            begins_after: reach,
             reach,
             record: Vec::new(),
         };
@@ -101,6 +104,7 @@ impl Log {
             pages: Pages::new(file, head, end as u64),
             salt,
             room,
+            begins_after: written.begins_after,
             reach: written.reach,
             record: Vec::new(),
         })
@@ -118,6 +122,18 @@ impl Log {
 
     pub(super) fn reach(&self) -> Reach {
         self.reach
+    }
+
+    pub(super) fn begins_after(&self) -> Reach {
+        self.begins_after
+    }
+
+    /// How far it would reach with this batch after `reach`.
+    pub(super) fn reach_with(&self, reach: Reach, batch: &[u8]) -> Reach {
+        let number = reach.number + 1;
+        let head = head(number, reach.check, batch);
+        let check = check_of(self.salt, &[&head, batch]);
+        Reach { number, check }
     }
 
     /// The file that has its name, as it is now.
@@ -138,12 +154,8 @@ impl Log {
 
     /// Puts a record together and returns its check.
     fn frame(&mut self, number: u64, batch: &[u8]) -> u64 {
-        let len = u32::try_from(batch.len()).expect("a batch has a limit far below");
         self.record.clear();
-        self.record.extend(len.to_le_bytes());
-        self.record.extend(RECORD.to_le_bytes());
-        self.record.extend(number.to_le_bytes());
-        self.record.extend(self.reach.check.to_le_bytes());
+        self.record.extend(head(number, self.reach.check, batch));
         let check = check_of(self.salt, &[&self.record, batch]);
         self.record.extend(check.to_le_bytes());
         self.record.extend(batch);
@@ -159,6 +171,7 @@ pub(super) struct Written {
     salt: u64,
     /// Where the first record begins that was not read.
     end: usize,
+    begins_after: Reach,
     reach: Reach,
     /// After which record the last one that was read goes on, and where its
     /// batch is.
@@ -195,6 +208,7 @@ impl Written {
                 bytes,
                 salt,
                 end: OPENING_LEN,
+                begins_after: reach,
                 reach,
                 last: None,
             }),
@@ -341,6 +355,17 @@ pub(super) fn number_at(bytes: &[u8], at: usize) -> u64 {
             .try_into()
             .expect("eight bytes were cut out"),
     )
+}
+
+/// What comes before the check of a record.
+fn head(number: u64, before: u64, batch: &[u8]) -> [u8; RECORD_LEN - 8] {
+    let len = u32::try_from(batch.len()).expect("a batch has a limit far below");
+    let mut bytes = [0; RECORD_LEN - 8];
+    bytes[..4].copy_from_slice(&len.to_le_bytes());
+    bytes[4..8].copy_from_slice(&RECORD.to_le_bytes());
+    bytes[8..16].copy_from_slice(&number.to_le_bytes());
+    bytes[16..].copy_from_slice(&before.to_le_bytes());
+    bytes
 }
 
 fn opening(file: u64, salt: u64, reach: Reach) -> [u8; OPENING_LEN] {

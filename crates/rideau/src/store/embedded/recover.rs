@@ -4,9 +4,11 @@ use std::fs;
 use std::io::Write;
 use std::path::Path;
 
+use rideau_core::cluster::Partitions;
+
 use super::log::Reach;
 use super::{Embedded, Stage, private};
-use crate::store::{Piece, Store, StoreError};
+use crate::store::{Piece, StoreError};
 
 /// Shows whether there is room, and goes at once.
 const ROOM_NAME: &str = "room";
@@ -15,8 +17,9 @@ const ROOM: usize = 2 * 1024 * 1024;
 /// How a store was when it could not be written.
 #[derive(Debug)]
 pub(super) struct Left {
+    pub(super) partitions: Partitions,
     pub(super) reach: Reach,
-    /// The batch that could not be appended.
+    /// The batch that could not be appended, as it would be written.
     pub(super) batch: Option<Vec<u8>>,
 }
 
@@ -60,17 +63,11 @@ impl Embedded {
         let Stage::Opened(opened) = std::mem::replace(&mut again.stage, moved) else {
             unreachable!("a store that was just opened is not read");
         };
-        let mut last = Vec::new();
-        let (writing, _) = opened.load(&self.folder, fence, &mut |piece| {
-            if let Piece::Batch(batch) = piece {
-                last.clear();
-                last.extend_from_slice(batch);
-            }
-            Ok(())
-        })?;
+        let all = &mut |_: u32, _: Piece<'_>| Ok(());
+        let (mut writing, _) = opened.load(&self.folder, left.partitions, fence, all)?;
         let reach = writing.log.reach();
-        let is_written = reach.number == left.reach.number + 1
-            && left.batch.as_ref().is_some_and(|batch| *batch == last);
+        let expected = |batch: &Vec<u8>| writing.log.reach_with(left.reach, batch);
+        let is_written = left.batch.as_ref().map(expected) == Some(reach);
         if reach != left.reach && !is_written {
             let what = format!(
                 "it has batch {}, and the last that was written is {}",
@@ -80,11 +77,12 @@ impl Embedded {
             return Err(StoreError::Corrupt { what, path });
         }
         self.fence = fence;
-        self.stage = Stage::Writing(Box::new(writing));
-        match &left.batch {
-            Some(batch) if !is_written => self.append(batch),
-            _ => Ok(()),
+        if let Some(batch) = left.batch.as_ref().filter(|_| !is_written) {
+            writing.append_encoded(batch)?;
+            writing.total += batch.len() as u64;
         }
+        self.stage = Stage::Writing(Box::new(writing));
+        Ok(())
     }
 }
 

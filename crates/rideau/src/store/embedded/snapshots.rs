@@ -11,6 +11,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 
 use redb::{Database, ReadableDatabase, TableDefinition};
+use rideau_core::cluster::Partitions;
 
 use super::log::{Reach, check_of, number_at};
 use super::place::Place;
@@ -21,13 +22,18 @@ pub(super) const NAME: &str = "snapshots.redb";
 const STATE: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("state");
 const CHUNKS: TableDefinition<'_, (u64, u64), &[u8]> = TableDefinition::new("chunks");
 const CACHE_LEN: usize = 16 * 1024 * 1024;
+/// Where it stands which partitions there are, if there are several. The state of each
+/// stands at its number.
+const PARTITIONS: u64 = u64::MAX;
 const STATE_LEN: usize = 72;
 const CHECK_LEN: usize = 8;
 
-/// What changes in one step.
+/// What changes in one step, of one partition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct State {
+    /// The same in all partitions.
     pub(super) salt: u64,
+    /// Only that of the first partition counts.
     pub(super) fence: u64,
     /// Which snapshot counts. There is none before the first.
     pub(super) snapshot: u64,
@@ -138,24 +144,86 @@ impl Snapshots {
         Ok(Self { path, redb })
     }
 
-    pub(super) fn state(&self) -> Result<State, StoreError> {
-        let bytes = guard("read the snapshots", &self.path, || {
-            let state = self.redb.begin_read()?.open_table(STATE)?;
-            Ok(state.get(0)?.map(|bytes| bytes.value().to_vec()))
-        })?;
-        let state = bytes.as_deref().and_then(State::of_bytes);
-        state.ok_or_else(|| self.corrupt("what belongs to the snapshot cannot be read".into()))
+    /// The states of so many partitions. One that never had a snapshot needs all logs
+    /// from the first on.
+    pub(super) fn states(&self, count: u32) -> Result<Vec<State>, StoreError> {
+        let first = self.state(0)?;
+        let first = first.ok_or_else(|| self.corrupt(UNREADABLE.into()))?;
+        let mut states = vec![first];
+        for partition in 1..count {
+            let state = self.state(partition.into())?;
+            states.push(state.unwrap_or(State {
+                salt: first.salt,
+                ..State::new()
+            }));
+        }
+        Ok(states)
     }
 
-    pub(super) fn set(&self, state: State) -> Result<(), StoreError> {
+    fn state(&self, partition: u64) -> Result<Option<State>, StoreError> {
+        let Some(bytes) = self.row(partition)? else {
+            return Ok(None);
+        };
+        let state = State::of_bytes(&bytes);
+        let state = state.ok_or_else(|| self.corrupt(UNREADABLE.into()))?;
+        Ok(Some(state))
+    }
+
+    fn row(&self, at: u64) -> Result<Option<Vec<u8>>, StoreError> {
+        guard("read the snapshots", &self.path, || {
+            let state = self.redb.begin_read()?.open_table(STATE)?;
+            Ok(state.get(at)?.map(|bytes| bytes.value().to_vec()))
+        })
+    }
+
+    /// The state of a partition counts from now on, and no chunk that none of all
+    /// states names.
+    pub(super) fn set(&self, partition: usize, states: &[State]) -> Result<(), StoreError> {
+        let state = states[partition].to_bytes();
+        let mut live: Vec<u64> = states.iter().map(|state| state.snapshot).collect();
+        live.sort_unstable();
+        live.dedup();
         guard("write a snapshot", &self.path, || {
             let write = self.redb.begin_write()?;
-            write.open_table(STATE)?.insert(0, &state.to_bytes()[..])?;
+            let mut table = write.open_table(STATE)?;
+            table.insert(partition as u64, &state[..])?;
+            drop(table);
             // The older ones, and those that were never ended.
             let mut chunks = write.open_table(CHUNKS)?;
-            chunks.retain_in(..(state.snapshot, 0), |_, _| false)?;
-            chunks.retain_in((state.snapshot + 1, 0).., |_, _| false)?;
+            let mut from = 0;
+            for snapshot in &live {
+                chunks.retain_in((from, 0)..(*snapshot, 0), |_, _| false)?;
+                from = snapshot + 1;
+            }
+            chunks.retain_in((from, 0).., |_, _| false)?;
             drop(chunks);
+            write.commit()?;
+            Ok(())
+        })
+    }
+
+    /// Which partitions it was written with.
+    pub(super) fn partitions(&self) -> Result<Partitions, StoreError> {
+        let Some(row) = self.row(PARTITIONS)? else {
+            return Ok(Partitions::ONE);
+        };
+        let (count, stripe) =
+            match row.len() == 16 && check_of(0, &[&row[..8]]) == number_at(&row, 8) {
+                true => halves(number_at(&row, 0)),
+                false => (0, 0),
+            };
+        let partitions = Partitions::new(count, stripe);
+        partitions.map_err(|_| self.corrupt(UNREADABLE.into()))
+    }
+
+    /// It will be written with these.
+    pub(super) fn set_partitions(&self, partitions: Partitions) -> Result<(), StoreError> {
+        let number = u64::from(partitions.count()) << 32 | u64::from(partitions.stripe());
+        let mut row = number.to_le_bytes().to_vec();
+        row.extend(check_of(0, &[&row]).to_le_bytes());
+        guard("write a snapshot", &self.path, || {
+            let write = self.redb.begin_write()?;
+            write.open_table(STATE)?.insert(PARTITIONS, &row[..])?;
             write.commit()?;
             Ok(())
         })
@@ -232,10 +300,10 @@ impl Snapshots {
     }
 
     /// Whether there are chunks of a snapshot that was not ended.
-    pub(super) fn has_unended(&self, state: &State) -> Result<bool, StoreError> {
+    pub(super) fn has_unended(&self, states: &[State]) -> Result<bool, StoreError> {
         guard("read the snapshots", &self.path, || {
             let chunks = self.redb.begin_read()?.open_table(CHUNKS)?;
-            let mut others = chunks.range((state.snapshot + 1, 0)..)?;
+            let mut others = chunks.range((newest(states) + 1, 0)..)?;
             Ok(others.next().is_some())
         })
     }
@@ -246,6 +314,24 @@ impl Snapshots {
             path: self.path.clone(),
         }
     }
+}
+
+const UNREADABLE: &str = "what belongs to the snapshot cannot be read";
+
+/// The newest snapshot that counts; zero if there is none.
+pub(super) fn newest(states: &[State]) -> u64 {
+    let snapshots = states.iter().map(|state| state.snapshot);
+    snapshots.max().unwrap_or_default()
+}
+
+/// The first log that is needed.
+pub(super) fn oldest_file(states: &[State]) -> u64 {
+    let files = states.iter().map(|state| state.file);
+    files.min().unwrap_or_default()
+}
+
+const fn halves(number: u64) -> (u32, u32) {
+    ((number >> 32) as u32, number as u32)
 }
 
 /// Does something with redb, and puts in our words what goes wrong.
