@@ -25,7 +25,10 @@ mod interval;
 mod known;
 mod lapse;
 mod look;
+mod many;
 mod part;
+mod partition;
+mod parts;
 mod range;
 mod records;
 mod refused;
@@ -36,6 +39,7 @@ mod snapshot;
 mod span;
 mod untils;
 mod value;
+mod values;
 mod waiters;
 mod wheel;
 
@@ -62,6 +66,7 @@ pub use fields::{DATA_LEN_MAX, FIELD_LEN_MAX, Field, Fields};
 pub use hold::{Held, Released};
 pub use interval::Interval;
 pub use look::{Bytes, Count, Filter, Seen, Standing};
+pub use parts::{Parts, RestoreParts};
 pub use range::{
     Class, OnExpire, Order, RangeError, RangeId, RangeOptions, RangeStats, Start, TIME_MAX,
 };
@@ -150,6 +155,8 @@ pub struct Allocator {
     apart: usize,
     rng: Rng,
     taken: Vec<Taken>,
+    /// A machine of another partition has one of the keys that this one is asked for.
+    keys_taken: bool,
     /// Where an ask last got a value.
     asked: Option<RangeId>,
     /// What became free and was not offered to an ask yet, while any ask waits.
@@ -182,6 +189,7 @@ impl Allocator {
             apart: 0,
             rng: Rng::new(options.seed),
             taken: Vec::new(),
+            keys_taken: false,
             asked: None,
             freed: Freed::default(),
         }
@@ -357,17 +365,7 @@ impl Allocator {
 
     /// Which ranges have values within these, and which values, in order.
     fn pieces_in(&self, within: Interval) -> impl Iterator<Item = (RangeId, Interval)> + '_ {
-        let before = self.pieces.range(..=within.first()).next_back();
-        let rest = self.pieces.range(within.first()..=within.last());
-        // One that begins just there is in both.
-        let before = before.filter(move |(first, _)| **first < within.first());
-        before
-            .into_iter()
-            .chain(rest)
-            .filter_map(move |(first, piece)| {
-                let all = Interval::new(*first, piece.last)?;
-                Some((piece.range, all.intersect(within)?))
-            })
+        pieces_in(&self.pieces, within)
     }
 
     /// The range that may give this value out.
@@ -379,7 +377,9 @@ impl Allocator {
     fn kind(&self, value: u128, range: RangeId) -> Kind {
         let spans = &self.at(range).options.spans;
         let span = spans.iter().find(|span| span.interval.contains(value));
-        span.unwrap_or(&spans[0]).kind
+        // A partition may have none of the values of a range.
+        let span = span.or(spans.first());
+        span.map_or(Kind::Number, |span| span.kind)
     }
 
     /// Does this record have the key for itself?
@@ -431,9 +431,31 @@ impl<'a> Keys<'a> {
     }
 }
 
+/// Which ranges have values within these, and which values, in order.
+fn pieces_in(
+    pieces: &BTreeMap<u128, Piece>,
+    within: Interval,
+) -> impl Iterator<Item = (RangeId, Interval)> + '_ {
+    let before = pieces.range(..=within.first()).next_back();
+    let rest = pieces.range(within.first()..=within.last());
+    // One that begins just there is in both.
+    let before = before.filter(move |(first, _)| **first < within.first());
+    before
+        .into_iter()
+        .chain(rest)
+        .filter_map(move |(first, piece)| {
+            let all = Interval::new(*first, piece.last)?;
+            Some((piece.range, all.intersect(within)?))
+        })
+}
+
 /// How long, if the range allows it.
-fn span(range: &Range, wanted: Option<Duration>, usual: Duration) -> Result<Duration, Refused> {
-    let ttl_max = range.options.ttl_max;
+fn span(
+    options: &RangeOptions,
+    wanted: Option<Duration>,
+    usual: Duration,
+) -> Result<Duration, Refused> {
+    let ttl_max = options.ttl_max;
     match wanted {
         None => Ok(usual),
         Some(Duration::ZERO) => Err(Refused::NoTime),

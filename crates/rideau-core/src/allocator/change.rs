@@ -38,14 +38,29 @@ impl Allocator {
         let known = self.names.get(name).copied();
         self.check_overlaps(&options, known)?;
         let id = match known {
-            Some(id) => {
-                self.change_range(id, options, now, effects)?;
-                id
-            }
-            None => self.add_range(name, options, now, effects)?,
+            Some(id) => id,
+            None => self.new_id()?,
         };
-        self.log_promise(id, effects);
+        self.put_range(id, name, options, now, effects)?;
         Ok(id)
+    }
+
+    /// As [`set_range`](Self::set_range), under a number that its caller knows, and with
+    /// options that were checked. The values may be none.
+    pub(super) fn put_range(
+        &mut self,
+        id: RangeId,
+        name: &str,
+        options: RangeOptions,
+        now: Instant,
+        effects: &mut Effects,
+    ) -> Result<(), RangeError> {
+        match self.names.contains_key(name) {
+            true => self.change_range(id, options, now, effects)?,
+            false => self.add_range(id, name, options, now, effects),
+        }
+        self.log_promise(id, effects);
+        Ok(())
     }
 
     /// For how long values may be told before it is written down is written down
@@ -109,29 +124,19 @@ impl Allocator {
             if own.is_some_and(|own| own.index() == at) {
                 continue;
             }
-            let theirs = other.options.spans.iter();
-            let both = theirs.flat_map(|their| options.spans.iter().map(move |our| (their, our)));
-            for (their, our) in both {
-                if let Some(interval) = their.interval.intersect(our.interval) {
-                    return Err(RangeError::Overlaps {
-                        name: other.name.clone(),
-                        interval,
-                        kind: their.kind,
-                    });
-                }
-            }
+            check_overlap(&other.name, &other.options, options)?;
         }
         Ok(())
     }
 
     fn add_range(
         &mut self,
+        id: RangeId,
         name: &str,
         options: RangeOptions,
         now: Instant,
         effects: &mut Effects,
-    ) -> Result<RangeId, RangeError> {
-        let id = self.new_id()?;
+    ) {
         let range = Range {
             name: name.to_owned(),
             size: Size::ZERO,
@@ -146,11 +151,13 @@ impl Allocator {
             options,
         };
         let new = intervals(&range.options);
+        if self.ranges.len() <= id.index() {
+            self.ranges.resize_with(id.index() + 1, || None);
+        }
         self.ranges[id.index()] = Some(range);
         self.names.insert(name.to_owned(), id);
         self.place(id, &new);
         self.add_values(id, &new, now, effects);
-        Ok(id)
     }
 
     fn change_range(
@@ -402,18 +409,35 @@ impl Allocator {
         self.records.replace(slot, head, body);
     }
 
-    fn new_id(&mut self) -> Result<RangeId, RangeError> {
+    fn new_id(&self) -> Result<RangeId, RangeError> {
         let after_strays = self.ranges.iter().skip(1);
         let vacant = after_strays.take_while(|range| range.is_some());
         let at = vacant.count() + 1;
-        if at == RANGES_MAX {
-            return Err(RangeError::TooMany);
+        match at {
+            RANGES_MAX => Err(RangeError::TooMany),
+            at => Ok(RangeId(at as u16)),
         }
-        if at == self.ranges.len() {
-            self.ranges.push(None);
-        }
-        Ok(RangeId(at as u16))
     }
+}
+
+/// Two ranges cannot have the same values.
+pub(super) fn check_overlap(
+    name: &str,
+    theirs: &RangeOptions,
+    ours: &RangeOptions,
+) -> Result<(), RangeError> {
+    let both = theirs.spans.iter();
+    let both = both.flat_map(|their| ours.spans.iter().map(move |our| (their, our)));
+    for (their, our) in both {
+        if let Some(interval) = their.interval.intersect(our.interval) {
+            return Err(RangeError::Overlaps {
+                name: name.to_owned(),
+                interval,
+                kind: their.kind,
+            });
+        }
+    }
+    Ok(())
 }
 
 /// The values that a range can give out.
@@ -456,7 +480,7 @@ pub(super) fn both(mut these: Vec<Interval>, mut those: Vec<Interval>) -> Vec<In
     both
 }
 
-fn check_name(name: &str) -> Result<(), RangeError> {
+pub(super) fn check_name(name: &str) -> Result<(), RangeError> {
     let is_good = |c: u8| c.is_ascii_alphanumeric() || matches!(c, b'-' | b'_' | b'.');
     let is_name = (1..=64).contains(&name.len()) && name.bytes().all(is_good);
     is_name.then_some(()).ok_or(RangeError::BadName)

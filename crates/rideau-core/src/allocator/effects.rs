@@ -16,6 +16,13 @@ pub struct Effects {
     entries: u64,
 }
 
+/// The log of one machine of several.
+#[derive(Default, Debug)]
+pub(super) struct PartLog {
+    bytes: Vec<u8>,
+    entries: u64,
+}
+
 /// Something that happened to a value.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Event {
@@ -51,6 +58,22 @@ pub enum What {
     Cancelled,
 }
 
+impl PartLog {
+    /// How many bytes were not taken.
+    pub(super) fn len(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// How many entries were logged, ever.
+    pub(super) fn position(&self) -> u64 {
+        self.entries
+    }
+
+    pub(super) fn bytes(&mut self) -> &mut Vec<u8> {
+        &mut self.bytes
+    }
+}
+
 impl Effects {
     /// Nothing to do, and no caller that wants to know.
     pub fn new() -> Self {
@@ -60,6 +83,12 @@ impl Effects {
     /// How many entries were logged, ever.
     pub fn position(&self) -> u64 {
         self.entries
+    }
+
+    /// Log into another log from now on, and leave that of until now in its place.
+    pub(super) fn swap_log(&mut self, log: &mut PartLog) {
+        std::mem::swap(&mut self.log, &mut log.bytes);
+        std::mem::swap(&mut self.entries, &mut log.entries);
     }
 
     pub(super) fn log(&mut self, entry: &Entry<'_>) {

@@ -30,6 +30,11 @@ impl Freed {
         }
     }
 
+    /// Take all of them.
+    pub(super) fn take(&mut self) -> impl Iterator<Item = Interval> + use<> {
+        std::mem::take(&mut self.offers).into_iter()
+    }
+
     /// The first that is still to be offered.
     pub(super) fn first(&self) -> Option<Interval> {
         self.offers.front().copied()

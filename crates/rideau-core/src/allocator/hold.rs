@@ -386,7 +386,7 @@ impl Allocator {
         if was == Standing::Free && range.is_draining {
             return Err(Refused::Draining);
         }
-        let ttl = span(range, change.ttl, range.options.ttl)?;
+        let ttl = span(&range.options, change.ttl, range.options.ttl)?;
         self.check_keys_free(change, None, now, effects)?;
         if self.records.len() >= self.reservations_max {
             let reservations_max = self.reservations_max;
@@ -499,7 +499,7 @@ impl Allocator {
         effects: &mut Effects,
     ) -> Result<(), Refused> {
         for key in change.keys {
-            if self.in_the_way(key, own, now, effects).is_some() {
+            if self.keys_taken || self.in_the_way(key, own, now, effects).is_some() {
                 return Err(Refused::KeyTaken);
             }
         }
@@ -517,7 +517,7 @@ impl Allocator {
             STRAY => Err(Refused::OutOfRange),
             range => {
                 let range = self.at(RangeId(range));
-                Ok(end(now, span(range, ttl, range.options.ttl)?))
+                Ok(end(now, span(&range.options, ttl, range.options.ttl)?))
             }
         }
     }

@@ -37,14 +37,24 @@ impl Allocator {
         }
         slots.sort_by_key(|slot| self.records.head(*slot).fence);
         for slot in &slots {
-            granted.push(self.reservation(*slot, ask, true));
-            let head = self.records.head(*slot);
-            effects.wait |= self.must_wait(head.range, head.fence);
+            granted.push(self.known(*slot, ask, effects));
         }
         Ok(!slots.is_empty())
     }
 
-    fn with_id(&mut self, ask: &Ask<'_>, now: Instant, effects: &mut Effects) -> Vec<Slot> {
+    /// What this asker has in a record.
+    pub(super) fn known(&self, slot: Slot, ask: &Ask<'_>, effects: &mut Effects) -> Reservation {
+        let head = self.records.head(slot);
+        effects.wait |= self.must_wait(head.range, head.fence);
+        self.reservation(slot, ask, true)
+    }
+
+    pub(super) fn with_id(
+        &mut self,
+        ask: &Ask<'_>,
+        now: Instant,
+        effects: &mut Effects,
+    ) -> Vec<Slot> {
         let Some(id) = ask.id else {
             return Vec::new();
         };
@@ -58,7 +68,7 @@ impl Allocator {
     }
 
     /// The one record that has the asker's own keys.
-    fn owner(
+    pub(super) fn owner(
         &mut self,
         ask: &Ask<'_>,
         now: Instant,
@@ -92,7 +102,7 @@ impl Allocator {
     }
 
     /// No other has one of the asker's shared keys for itself.
-    fn check_plain(
+    pub(super) fn check_plain(
         &mut self,
         ask: &Ask<'_>,
         now: Instant,
@@ -132,7 +142,7 @@ impl Allocator {
     }
 
     /// A value whose time ran out goes back to the holder that had it.
-    fn give_again(
+    pub(super) fn give_again(
         &mut self,
         slot: Slot,
         ask: &Ask<'_>,
@@ -155,7 +165,7 @@ impl Allocator {
         self.replace(slot, &change, now, effects).map(|_| ())
     }
 
-    fn reservation(&self, slot: Slot, ask: &Ask<'_>, is_known: bool) -> Reservation {
+    pub(super) fn reservation(&self, slot: Slot, ask: &Ask<'_>, is_known: bool) -> Reservation {
         let head = self.records.head(slot);
         let value = self.records.value(slot);
         let range = RangeId(head.range);

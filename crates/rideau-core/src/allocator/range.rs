@@ -268,10 +268,12 @@ impl Range {
 
     pub(super) fn stats(&self) -> RangeStats {
         let quarantined = self.quarantine.as_ref();
+        // A partition may have none of the values of a range.
+        let first = self.options.spans.first();
         RangeStats {
             name: self.name.clone(),
-            first: self.options.spans[0].interval.first(),
-            kind: self.options.spans[0].kind,
+            first: first.map_or(0, |span| span.interval.first()),
+            kind: first.map_or(Kind::Number, |span| span.kind),
             size: self.size,
             free: self.free.count() + self.stock.count(),
             reserved: self.reserved,

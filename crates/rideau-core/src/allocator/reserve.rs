@@ -177,12 +177,12 @@ impl Allocator {
                     if range.is_draining {
                         return Err(Refused::Draining);
                     }
-                    span(range, ask.ttl, range.options.offer_ttl)?;
+                    span(&range.options, ask.ttl, range.options.offer_ttl)?;
                 }
                 Place::Within(within) => {
                     for (piece, _) in self.pieces_in(within) {
                         let range = self.at(piece);
-                        span(range, ask.ttl, range.options.offer_ttl)?;
+                        span(&range.options, ask.ttl, range.options.offer_ttl)?;
                     }
                 }
             }
@@ -219,7 +219,7 @@ impl Allocator {
         }
     }
 
-    fn take_at(&mut self, prefer: &Prefer) -> Option<Taken> {
+    pub(super) fn take_at(&mut self, prefer: &Prefer) -> Option<Taken> {
         let tier = prefer.tier;
         match prefer.place {
             Place::Range(id) => self.take_from(id, Interval::ALL, tier),
@@ -239,7 +239,7 @@ impl Allocator {
     }
 
     /// Which values of a place belong to a share.
-    fn share_of(&self, place: Place, share: &Share) -> Vec<(RangeId, Interval)> {
+    pub(super) fn share_of(&self, place: Place, share: &Share) -> Vec<(RangeId, Interval)> {
         let mut pieces: Vec<(RangeId, Interval)> = match place {
             Place::Range(id) => {
                 let values = super::change::intervals(&self.at(id).options);
@@ -259,7 +259,7 @@ impl Allocator {
         pieces.into_iter().flat_map(without).collect()
     }
 
-    fn take_from(&mut self, id: RangeId, within: Interval, tier: u8) -> Option<Taken> {
+    pub(super) fn take_from(&mut self, id: RangeId, within: Interval, tier: u8) -> Option<Taken> {
         let range = self.ranges[id.index()].as_mut()?;
         if range.is_draining {
             return None;
@@ -287,7 +287,7 @@ impl Allocator {
         value.map(|value| taken(value, false))
     }
 
-    fn put_back(&mut self, taken: Taken) {
+    pub(super) fn put_back(&mut self, taken: Taken) {
         let range = self.at_mut(taken.range);
         if taken.is_stock {
             range.stock.ready().insert(taken.value);
@@ -296,7 +296,7 @@ impl Allocator {
         }
     }
 
-    fn grant(
+    pub(super) fn grant(
         &mut self,
         ask: &Ask<'_>,
         taken: &[Taken],
@@ -316,7 +316,8 @@ impl Allocator {
         {
             let range = self.at_mut(id_of_range);
             range.tiers[usize::from(tier)] += 1;
-            let ttl = span(range, ask.ttl, range.options.offer_ttl).expect("it was checked before");
+            let ttl = span(&range.options, ask.ttl, range.options.offer_ttl)
+                .expect("it was checked before");
             let is_long = ttl > range.options.promise();
             let until = end(now, ttl);
             let keys = Keys::new(ask.keys, id);
@@ -378,7 +379,7 @@ impl Allocator {
 }
 
 /// The tiers that an ask names, the best first.
-fn tiers(ask: &Ask<'_>) -> impl Iterator<Item = u8> + use<> {
+pub(super) fn tiers(ask: &Ask<'_>) -> impl Iterator<Item = u8> + use<> {
     let mut named = ask.prefer.iter().fold(0_u8, |set, p| set | 1 << p.tier);
     std::iter::from_fn(move || {
         let tier = named.trailing_zeros() as u8;

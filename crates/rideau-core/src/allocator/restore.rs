@@ -43,24 +43,45 @@ impl Restore {
         options: &Options,
         ranges: Vec<(String, RangeOptions)>,
     ) -> Result<Self, (String, RangeError)> {
-        let mut machine = Allocator::new(options);
-        let mut starts = Vec::new();
+        let mut restore = Self::without_ranges(options);
         for (name, mut options) in ranges {
             let start = std::mem::replace(&mut options.start, Start::Free);
-            let mut effects = Effects::new();
+            let (mut effects, machine) = (Effects::new(), &mut restore.machine);
             let id = machine.set_range(&name, options, Instant::START, &mut effects);
-            starts.push((id.map_err(|error| (name, error))?, start));
+            restore
+                .starts
+                .push((id.map_err(|error| (name, error))?, start));
         }
-        Ok(Self {
-            machine,
-            starts,
+        Ok(restore)
+    }
+
+    /// The machine of a partition, with its shares of ranges that were checked.
+    pub(super) fn of_part<'a>(
+        options: &Options,
+        shares: impl Iterator<Item = (RangeId, &'a str, RangeOptions)>,
+    ) -> Self {
+        let mut restore = Self::without_ranges(options);
+        for (id, name, mut options) in shares {
+            let start = std::mem::replace(&mut options.start, Start::Free);
+            let (mut effects, machine) = (Effects::new(), &mut restore.machine);
+            let put = machine.put_range(id, name, options, Instant::START, &mut effects);
+            put.expect("a range that is new is not draining");
+            restore.starts.push((id, start));
+        }
+        restore
+    }
+
+    fn without_ranges(options: &Options) -> Self {
+        Self {
+            machine: Allocator::new(options),
+            starts: Vec::new(),
             known: Free::new(),
             claimed: Free::new(),
             quarantined: Untils::default(),
             promised: Untils::default(),
             clock: None,
             entries: 0,
-        })
+        }
     }
 
     /// Read a piece of a snapshot or a batch.

@@ -15,7 +15,8 @@ use super::range::RangeId;
 use super::refused::Refused;
 use super::reserve::{LAPSES, Share, TIDY, TURNS};
 use super::size::Size;
-use super::{Allocator, Reservation, change};
+use super::values::Values;
+use super::{Reservation, change};
 use crate::ids::Ticket;
 use crate::ledger::{Ledger, Reply};
 use crate::queue::{AskOptions, Options, Order, Overflow, Queue, Shedding};
@@ -70,6 +71,10 @@ impl<R: Reply> Reply for Waiter<R> {
     }
 }
 
+#[expect(
+    private_bounds,
+    reason = "the machines of this module have it, and no other could"
+)]
 impl<R: Reply> Waiters<R> {
     /// No ask waits, and this many may.
     pub fn new(max: u32) -> Self {
@@ -91,15 +96,15 @@ impl<R: Reply> Waiters<R> {
         }
     }
 
-    /// Give out values to an ask that comes just now, as [`Allocator::reserve`]
-    /// does, but none that others wait for.
+    /// Give out values to an ask that comes just now, as
+    /// [`Allocator::reserve`](super::Allocator::reserve) does, but none that others wait for.
     ///
     /// # Errors
     ///
     /// If the ask is wrong, or there are not enough values.
     pub fn reserve(
         &mut self,
-        machine: &mut Allocator,
+        machine: &mut impl Values,
         ask: &Ask<'_>,
         now: Instant,
         effects: &mut Effects,
@@ -114,7 +119,7 @@ impl<R: Reply> Waiters<R> {
         loop {
             self.offer_some(SOME, machine, now, effects, told);
             let mut but = self.kept(None, machine);
-            but.extend(machine.freed.iter());
+            but.extend(machine.freed().iter());
             let within = Interval::ALL;
             let share = Share { within, but };
             let answer = machine.reserve_share(ask, &share, now, effects, granted);
@@ -138,7 +143,7 @@ impl<R: Reply> Waiters<R> {
     /// If it would wait in vain, or too many wait already. It is told at once.
     pub fn wait(
         &mut self,
-        machine: &mut Allocator,
+        machine: &mut impl Values,
         ask: &Ask<'_>,
         deadline: Instant,
         reply: R,
@@ -172,7 +177,7 @@ impl<R: Reply> Waiters<R> {
         self.bytes += bytes;
         let waiter = self.waiting.reply(ticket).expect("it waits");
         self.lines.join(ticket, &waiter.asked, is_costly, machine);
-        machine.freed.begin();
+        machine.watch_freed(true);
         Ok(ticket)
     }
 
@@ -180,7 +185,7 @@ impl<R: Reply> Waiters<R> {
     pub fn cancel(
         &mut self,
         ticket: Ticket,
-        machine: &mut Allocator,
+        machine: &mut impl Values,
         now: Instant,
     ) -> Option<(R, Refusal)> {
         let (waiter, refusal) = self.waiting.cancel(ticket, now)?;
@@ -196,7 +201,7 @@ impl<R: Reply> Waiters<R> {
     /// the asks that waited long enough are told so; a part of them at least.
     pub fn serve(
         &mut self,
-        machine: &mut Allocator,
+        machine: &mut impl Values,
         now: Instant,
         effects: &mut Effects,
         told: &mut Vec<Told<R>>,
@@ -210,7 +215,7 @@ impl<R: Reply> Waiters<R> {
     /// wait; as long as more is, the deadline is not later.
     pub fn advance(
         &mut self,
-        machine: &mut Allocator,
+        machine: &mut impl Values,
         now: Instant,
         effects: &mut Effects,
         told: &mut Vec<Told<R>>,
@@ -222,8 +227,8 @@ impl<R: Reply> Waiters<R> {
     }
 
     /// When the two have to be advanced next.
-    pub fn deadline(&self, machine: &Allocator) -> Option<Instant> {
-        if !machine.freed.is_empty() {
+    pub fn deadline(&self, machine: &impl Values) -> Option<Instant> {
+        if !machine.freed().is_empty() {
             return Some(Instant::START);
         }
         let dues = [machine.deadline(), self.waiting.deadline()];
@@ -234,7 +239,7 @@ impl<R: Reply> Waiters<R> {
     pub fn let_range_go(
         &mut self,
         range: RangeId,
-        machine: &mut Allocator,
+        machine: &mut impl Values,
         now: Instant,
         told: &mut Vec<Told<R>>,
     ) {
@@ -251,7 +256,7 @@ impl<R: Reply> Waiters<R> {
     }
 
     /// No ask is served any more. Gives the replies of all that waited.
-    pub fn close(&mut self, machine: &mut Allocator, now: Instant) -> Vec<R> {
+    pub fn close(&mut self, machine: &mut impl Values, now: Instant) -> Vec<R> {
         self.waiting.close(now);
         let ended: Vec<_> = self.waiting.ended().collect();
         let replies = ended.into_iter().map(|end| match end {
@@ -286,7 +291,7 @@ impl<R: Reply> Waiters<R> {
     fn offer_some(
         &mut self,
         most: usize,
-        machine: &mut Allocator,
+        machine: &mut impl Values,
         now: Instant,
         effects: &mut Effects,
         told: &mut Vec<Told<R>>,
@@ -306,17 +311,17 @@ impl<R: Reply> Waiters<R> {
         let mut left = most;
         while left > 0
             && !self.is_empty()
-            && let Some(values) = machine.freed.first()
+            && let Some(values) = machine.freed().first()
         {
             left -= 1;
-            let Some((range, piece)) = machine.pieces_in(values).next() else {
+            let Some((range, piece)) = machine.piece_in(values) else {
                 self.offered = None;
-                machine.freed.keep(None);
+                machine.freed_mut().keep(None);
                 continue;
             };
             if !self.offer(range, piece, machine, now, effects, told) {
                 self.offered = None;
-                machine.freed.keep(values.after(piece));
+                machine.freed_mut().keep(values.after(piece));
             }
         }
         if self.is_empty() {
@@ -330,7 +335,7 @@ impl<R: Reply> Waiters<R> {
         &mut self,
         range: RangeId,
         values: Interval,
-        machine: &mut Allocator,
+        machine: &mut impl Values,
         now: Instant,
         effects: &mut Effects,
         told: &mut Vec<Told<R>>,
@@ -373,7 +378,7 @@ impl<R: Reply> Waiters<R> {
         &self,
         ticket: Ticket,
         values: Interval,
-        machine: &mut Allocator,
+        machine: &mut impl Values,
         now: Instant,
         effects: &mut Effects,
     ) -> (Result<Vec<Reservation>, Refused>, bool) {
@@ -390,7 +395,7 @@ impl<R: Reply> Waiters<R> {
             }
             share.within = Interval::ALL;
             // Others may be first for what is offered later.
-            share.but.extend(machine.freed.iter().skip(1));
+            share.but.extend(machine.freed().iter().skip(1));
         }
         told_at(effects, |effects| {
             let mut granted = Vec::new();
@@ -401,18 +406,18 @@ impl<R: Reply> Waiters<R> {
     }
 
     /// What is kept by the asks that came before this one, or by all asks.
-    fn kept(&self, before: Option<Ticket>, machine: &Allocator) -> Vec<Interval> {
+    fn kept(&self, before: Option<Ticket>, machine: &impl Values) -> Vec<Interval> {
         let several = self.lines.several();
         let several = several.filter(|ticket| before.is_none_or(|before| *ticket < before));
         let waiters = several.filter_map(|ticket| self.waiting.reply(ticket));
         let there = waiters.filter(|waiter| !waiter.is_gone());
         there
-            .flat_map(|waiter| machine.values_of(&waiter.asked))
+            .flat_map(|waiter| values_of(machine, &waiter.asked))
             .collect()
     }
 
     /// An ask that waited does so no longer. What it kept goes to others.
-    fn left(&mut self, waiter: Waiter<R>, machine: &mut Allocator) -> R {
+    fn left(&mut self, waiter: Waiter<R>, machine: &mut impl Values) -> R {
         let Waiter {
             asked,
             is_costly,
@@ -423,44 +428,37 @@ impl<R: Reply> Waiters<R> {
         let is_there = |ticket| waiting.reply(ticket).is_some();
         self.lines.leave(is_costly, waiting.len(), is_there);
         if asked.is_several() {
-            for values in machine.values_of(&asked) {
-                machine.freed.note(values);
+            for values in values_of(machine, &asked) {
+                machine.freed_mut().note(values);
             }
         }
         reply
     }
 
-    fn forget(&mut self, machine: &mut Allocator) {
-        machine.freed.end();
+    fn forget(&mut self, machine: &mut impl Values) {
+        machine.watch_freed(false);
         self.lines = Lines::default();
         self.offered = None;
         self.bytes = 0;
     }
 }
 
-impl Allocator {
-    /// All values that an ask would have.
-    fn values_of(&self, asked: &Asked) -> Vec<Interval> {
-        let values = |place| match place {
-            Place::Range(id) => match self.options(id) {
-                Some(options) => change::intervals(options),
-                None => Vec::new(),
-            },
-            Place::Within(within) => vec![within],
-        };
-        asked.places().flat_map(values).collect()
-    }
-
-    fn free_in(&self, range: RangeId, values: Interval) -> Size {
-        let range = self.at(range);
-        range.free.count_in(values) + range.stock.count_in(values)
-    }
+/// All values that an ask would have.
+fn values_of(machine: &impl Values, asked: &Asked) -> Vec<Interval> {
+    let values = |place| match place {
+        Place::Range(id) => match machine.options(id) {
+            Some(options) => change::intervals(options),
+            None => Vec::new(),
+        },
+        Place::Within(within) => vec![within],
+    };
+    asked.places().flat_map(values).collect()
 }
 
 /// Nothing came in time, unless it has something already by another way.
 fn last_answer(
     asked: &Asked,
-    machine: &mut Allocator,
+    machine: &mut impl Values,
     now: Instant,
     effects: &mut Effects,
 ) -> (Result<Vec<Reservation>, Refused>, bool) {

@@ -2,11 +2,11 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use super::super::Allocator;
 use super::super::ask::Place;
 use super::super::asked::Asked;
 use super::super::interval::Interval;
 use super::super::range::RangeId;
+use super::super::values::Values;
 use crate::ids::Ticket;
 
 /// The asks that are gone may be this many more than those that wait before they
@@ -35,7 +35,7 @@ impl Lines {
     }
 
     /// Has every offer to be held against this one?
-    pub(super) fn is_costly(&self, asked: &Asked, machine: &Allocator) -> bool {
+    pub(super) fn is_costly(&self, asked: &Asked, machine: &impl Values) -> bool {
         asked.is_several() || certain(asked, machine).next().is_some()
     }
 
@@ -44,7 +44,7 @@ impl Lines {
         ticket: Ticket,
         asked: &Asked,
         is_costly: bool,
-        machine: &Allocator,
+        machine: &impl Values,
     ) {
         for place in asked.places() {
             if let Place::Range(id) = place {
@@ -119,11 +119,12 @@ fn later(line: &VecDeque<Ticket>, after: Option<Ticket>) -> impl Iterator<Item =
 }
 
 /// Values that are wanted beside those of whole ranges.
-fn certain<'a>(asked: &'a Asked, machine: &'a Allocator) -> impl Iterator<Item = Interval> + 'a {
+fn certain<'a>(asked: &'a Asked, machine: &'a impl Values) -> impl Iterator<Item = Interval> + 'a {
     let is_named = |within: Interval| {
         asked.places().any(|place| match place {
             Place::Range(id) => {
-                let mut spans = machine.at(id).options.spans.iter();
+                let spans = machine.options(id).map(|options| options.spans.iter());
+                let mut spans = spans.into_iter().flatten();
                 spans.any(|span| span.interval.covers(within))
             }
             Place::Within(_) => false,

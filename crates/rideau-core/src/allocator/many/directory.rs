@@ -1,0 +1,174 @@
+//! Which ranges there are. Every machine has its share of each, under the same number.
+
+use std::collections::BTreeMap;
+
+use super::{Many, Part};
+use crate::allocator::change::{self, check_name, intervals};
+use crate::allocator::effects::Effects;
+use crate::allocator::interval::Interval;
+use crate::allocator::range::{Range, RangeError, RangeId, RangeOptions};
+use crate::allocator::refused::Refused;
+use crate::allocator::{Piece, RANGES_MAX, STRAY, pieces_in};
+use crate::time::Instant;
+
+#[derive(Debug, Default)]
+pub(super) struct Directory {
+    ranges: BTreeMap<RangeId, Known>,
+    names: BTreeMap<String, RangeId>,
+    /// By their first value, all values that can ever be given out.
+    pieces: BTreeMap<u128, Piece>,
+    /// This many ranges are being taken away.
+    draining: usize,
+}
+
+/// A range as all partitions have it together.
+#[derive(Debug)]
+pub(super) struct Known {
+    pub(super) name: String,
+    pub(super) options: RangeOptions,
+    pub(super) is_draining: bool,
+}
+
+impl Directory {
+    pub(super) fn find(&self, name: &str) -> Option<RangeId> {
+        self.names.get(name).copied()
+    }
+
+    pub(super) fn known(&self, id: RangeId) -> Option<&Known> {
+        self.ranges.get(&id)
+    }
+
+    pub(super) fn names(&self) -> impl Iterator<Item = (&str, RangeId)> + '_ {
+        self.names.iter().map(|(name, id)| (name.as_str(), *id))
+    }
+
+    /// Which ranges have values within these, and which values, in order.
+    pub(super) fn pieces_in(
+        &self,
+        within: Interval,
+    ) -> impl Iterator<Item = (RangeId, Interval)> + '_ {
+        pieces_in(&self.pieces, within)
+    }
+
+    /// Can a range be like this? Says which one it is or will be.
+    pub(super) fn check(&self, name: &str, options: &RangeOptions) -> Result<RangeId, RangeError> {
+        check_name(name)?;
+        options.check()?;
+        let known = self.find(name);
+        let others = self.ranges.iter().filter(|(id, _)| Some(**id) != known);
+        for (_, other) in others {
+            change::check_overlap(&other.name, &other.options, options)?;
+        }
+        if let Some(id) = known {
+            let is_draining = self.ranges.get(&id).is_some_and(|range| range.is_draining);
+            return match is_draining {
+                true => Err(RangeError::Draining),
+                false => Ok(id),
+            };
+        }
+        let mut numbers = (STRAY + 1..RANGES_MAX as u16).map(RangeId);
+        let vacant = numbers.find(|id| !self.ranges.contains_key(id));
+        vacant.ok_or(RangeError::TooMany)
+    }
+
+    /// A range is like this from now on.
+    pub(super) fn put(&mut self, id: RangeId, name: &str, options: RangeOptions) {
+        self.pieces.retain(|_, piece| piece.range != id);
+        for values in intervals(&options) {
+            let last = values.last();
+            self.pieces
+                .insert(values.first(), Piece { last, range: id });
+        }
+        self.names.insert(name.to_owned(), id);
+        let known = Known {
+            name: name.to_owned(),
+            options,
+            is_draining: false,
+        };
+        self.ranges.insert(id, known);
+    }
+
+    fn drain(&mut self, id: RangeId) -> Result<(), Refused> {
+        let range = self.ranges.get_mut(&id).ok_or(Refused::UnknownRange)?;
+        self.draining += usize::from(!range.is_draining);
+        range.is_draining = true;
+        Ok(())
+    }
+
+    fn remove(&mut self, id: RangeId) {
+        if let Some(range) = self.ranges.remove(&id) {
+            self.names.remove(&range.name);
+            self.draining -= usize::from(range.is_draining);
+        }
+        self.pieces.retain(|_, piece| piece.range != id);
+    }
+}
+
+impl Many {
+    pub(in crate::allocator) fn set_range(
+        &mut self,
+        name: &str,
+        options: RangeOptions,
+        now: Instant,
+        effects: &mut Effects,
+    ) -> Result<RangeId, RangeError> {
+        let id = self.directory.check(name, &options)?;
+        let before = self.directory.known(id);
+        let has_class = before.is_none_or(|known| known.options.class == options.class);
+        if !has_class && self.shares(id).any(|range| range.held() > 0) {
+            return Err(RangeError::ClassHeld);
+        }
+        for part in 0..self.parts.len() {
+            self.visit(part, effects, |machine, at, effects| {
+                machine.put_range(id, name, at.options(&options), now, effects)
+            })?;
+        }
+        self.directory.put(id, name, options);
+        Ok(id)
+    }
+
+    pub(in crate::allocator) fn remove_range(
+        &mut self,
+        id: RangeId,
+        effects: &mut Effects,
+    ) -> Result<bool, Refused> {
+        self.directory.drain(id)?;
+        for part in 0..self.parts.len() {
+            self.visit(part, effects, |machine, _, effects| {
+                match machine.remove_range(id, effects) {
+                    // Its share is gone already.
+                    Err(Refused::UnknownRange) => Ok(true),
+                    removed => removed,
+                }
+            })?;
+        }
+        self.forget_drained();
+        Ok(self.directory.known(id).is_none())
+    }
+
+    /// What the machines have of a range.
+    pub(super) fn shares(&self, id: RangeId) -> impl Iterator<Item = &Range> + '_ {
+        self.parts.iter().filter_map(move |part| share(part, id))
+    }
+
+    /// A range that is taken away is gone when no machine has any of it.
+    pub(super) fn forget_drained(&mut self) {
+        if self.directory.draining == 0 {
+            return;
+        }
+        let ranges = self.directory.ranges.iter();
+        let draining = ranges.filter(|(_, range)| range.is_draining);
+        let gone: Vec<RangeId> = draining
+            .map(|(id, _)| *id)
+            .filter(|id| self.parts.iter().all(|part| share(part, *id).is_none()))
+            .collect();
+        for id in gone {
+            self.directory.remove(id);
+        }
+    }
+}
+
+/// What a machine has of a range.
+pub(super) fn share(part: &Part, id: RangeId) -> Option<&Range> {
+    part.machine.ranges.get(id.index())?.as_ref()
+}
