@@ -1,8 +1,9 @@
 //! Values leased from ranges: numbers and addresses for a time.
 //!
-//! One machine behind one lock decides, and one thread makes what it decided
-//! safe, all that came in the meantime at once. An answer is given when that is
-//! done; what its range does not write down is told at once.
+//! The machines of all partitions decide, behind one lock: what an ask gets, and whose
+//! a key is, may concern several of them. One thread makes what they decided safe, all
+//! that came in the meantime at once. An answer is given when that is done; what its
+//! range does not write down is told at once.
 
 mod answer;
 mod asks;
@@ -26,9 +27,9 @@ use std::time::Duration;
 use parking_lot::MutexGuard;
 use rideau_core::Instant;
 use rideau_core::allocator::{
-    Allocator, Ask, Bytes, Change, Count, Effects, Event, Filter, Held, Interval, Options, Proof,
-    RangeError, RangeId, RangeOptions, RangeStats, Refused, Released, Reservation, Restore, Seen,
-    Standing, Which,
+    Ask, Bytes, Change, Count, Effects, Event, Filter, Held, Interval, Options, Parts, Proof,
+    RangeError, RangeId, RangeOptions, RangeStats, Refused, Released, Reservation, RestoreParts,
+    Seen, Standing, Which,
 };
 use rideau_core::cluster::Partitions;
 use tokio::sync::broadcast;
@@ -58,7 +59,10 @@ const STEP: usize = 1_024;
 pub struct RangesOptions {
     /// The ranges there are, with their names.
     pub ranges: Vec<(String, RangeOptions)>,
-    /// What the machine is told.
+    /// How they are dealt out. With one partition values are given out in the order of
+    /// their range; with several that holds within each partition.
+    pub partitions: Partitions,
+    /// What the machines are told. Limits are those of all partitions together.
     pub machine: Options,
     /// As many may wait for values.
     pub waiters_max: u32,
@@ -71,6 +75,7 @@ impl Default for RangesOptions {
     fn default() -> Self {
         Self {
             ranges: Vec::new(),
+            partitions: Partitions::ONE,
             machine: Options::default(),
             waiters_max: 100_000,
             log_bytes_min: 64 * 1024 * 1024,
@@ -179,12 +184,16 @@ impl Ranges {
         options: RangesOptions,
         source: Source,
     ) -> Result<Self, OpenError> {
-        let restore = Restore::new(&options.machine, options.ranges);
+        let partitions = options.partitions;
+        let restore = RestoreParts::new(partitions, &options.machine, options.ranges);
         let mut restore = restore.map_err(|(name, error)| OpenError::Range { name, error })?;
+        let all: Vec<u32> = (0..partitions.count()).collect();
         let loaded = store
-            .load(Partitions::ONE, &[0], &mut |_, piece| {
+            .load(partitions, &all, &mut |part, piece| {
                 let (Piece::Snapshot(bytes) | Piece::Batch(bytes)) = piece;
-                restore.read(bytes).map_err(|error| error.to_string())
+                restore
+                    .read(part as usize, bytes)
+                    .map_err(|error| error.to_string())
             })
             .map_err(OpenError::Store)?;
         let clock = Continued::start(restore.clock(), source);
@@ -428,16 +437,12 @@ impl Ranges {
 
     /// How many of these values are in which state, in whatever ranges they are.
     pub fn count(&self, within: Interval) -> Count {
-        self.0.shared.inner.lock().machine.count(within)
+        self.0.shared.inner.lock().machine.tally(within)
     }
 
     /// All ranges in numbers, by name.
     pub fn all_stats(&self) -> Vec<RangeStats> {
-        let inner = self.0.shared.inner.lock();
-        let ranges = inner.machine.ranges();
-        ranges
-            .filter_map(|(_, id)| inner.machine.stats(id))
-            .collect()
+        self.0.shared.inner.lock().machine.all_stats()
     }
 
     /// What it costs in memory.
@@ -446,7 +451,7 @@ impl Ranges {
     }
 
     /// Some reservations, from where the cursor is.
-    pub fn page(&self, cursor: &mut u32, most: usize) -> Vec<Seen> {
+    pub fn page(&self, cursor: &mut u64, most: usize) -> Vec<Seen> {
         self.0.shared.inner.lock().machine.page(cursor, most)
     }
 
@@ -515,7 +520,7 @@ impl Ranges {
         self.0.close();
     }
 
-    fn look<T>(&self, decide: impl FnOnce(&mut Allocator, Instant, &mut Effects) -> T) -> T {
+    fn look<T>(&self, decide: impl FnOnce(&mut Parts, Instant, &mut Effects) -> T) -> T {
         let shared = &*self.0.shared;
         let mut inner = shared.inner.lock();
         let Inner {
@@ -529,7 +534,7 @@ impl Ranges {
 
     fn step<T>(
         &self,
-        decide: impl FnOnce(&mut Allocator, Instant, &mut Effects) -> Result<T, Refused>,
+        decide: impl FnOnce(&mut Parts, Instant, &mut Effects) -> Result<T, Refused>,
     ) -> Answer<T> {
         self.step_new(false, decide)
     }
@@ -538,7 +543,7 @@ impl Ranges {
     fn step_new<T>(
         &self,
         is_new: bool,
-        decide: impl FnOnce(&mut Allocator, Instant, &mut Effects) -> Result<T, Refused>,
+        decide: impl FnOnce(&mut Parts, Instant, &mut Effects) -> Result<T, Refused>,
     ) -> Answer<T> {
         let shared = &*self.0.shared;
         let mut inner = shared.inner.lock();

@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
+use rideau::cluster::Partitions;
+
 #[path = "ranges/close.rs"]
 mod close;
 #[path = "ranges/events.rs"]
@@ -42,3 +44,8 @@ mod shim;
 #[allow(dead_code, reason = "the store's own tests use the rest")]
 #[path = "store/stage.rs"]
 mod stage;
+
+/// All tests of this file are about ranges with so many partitions.
+fn partitions() -> Partitions {
+    Partitions::ONE
+}

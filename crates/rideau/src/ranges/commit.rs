@@ -64,7 +64,7 @@ pub(super) struct Turn {
 
 impl Committer {
     pub(super) fn new(shared: Arc<Shared>, store: Box<dyn Store>, events: Sender<Event>) -> Self {
-        let parts = shared.inner.lock().parts();
+        let parts = shared.inner.lock().machine.count();
         Self {
             shared,
             store,

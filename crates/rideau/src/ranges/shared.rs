@@ -8,9 +8,7 @@ use std::time::{self, Duration};
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use rideau_core::Instant;
-use rideau_core::allocator::{
-    Allocator, Ask, Effects, Entry, Event, Refused, Reservation, SnapshotAt, Told, Waiters,
-};
+use rideau_core::allocator::{Ask, Effects, Event, Parts, Refused, Reservation, Told, Waiters};
 use tokio::sync::broadcast::WeakSender;
 
 use super::Failed;
@@ -46,12 +44,10 @@ pub(super) struct Shared {
 }
 
 pub(super) struct Inner {
-    pub(super) machine: Allocator,
+    pub(super) machine: Parts,
     pub(super) effects: Effects,
-    /// The turn in which what is logged from now on will be written,
+    /// The turn in which what is logged from now on will be written.
     turn: u64,
-    /// and how many entries there were when the last was taken.
-    taken: u64,
     /// The asks that wait for values,
     pub(super) waiters: Waiters<ReplySlot>,
     /// what they are told,
@@ -89,7 +85,7 @@ pub(super) enum Sleep {
 
 impl Shared {
     pub(super) fn new(
-        machine: Allocator,
+        machine: Parts,
         effects: Effects,
         clock: Continued,
         events: WeakSender<Event>,
@@ -100,7 +96,6 @@ impl Shared {
                 machine,
                 effects,
                 turn: 1,
-                taken: 0,
                 waiters: Waiters::new(waiters_max),
                 told: Vec::new(),
                 woken: Vec::new(),
@@ -221,43 +216,28 @@ impl Inner {
 
     /// Was anything logged and not taken?
     pub(super) fn has_logged(&self) -> bool {
-        !self.effects.log.is_empty()
+        self.log_len() > 0
     }
 
     /// How many bytes were logged and not taken.
     pub(super) fn log_len(&self) -> usize {
-        self.effects.log.len()
+        self.machine.log_len(&self.effects)
     }
 
     /// Take the logs of all parts.
     pub(super) fn take_logs(&mut self, taken: &mut TakenLogs) {
-        taken.take(0, &mut self.effects.log);
-        self.taken = self.effects.position();
+        let (machine, effects) = (&mut self.machine, &mut self.effects);
+        machine.take_logs(effects, |part, log| taken.take(part, log));
     }
 
     /// All that was taken is safe.
     pub(super) fn durable(&mut self) {
-        self.machine.durable(self.taken);
+        self.machine.durable();
     }
 
     /// Log that nothing more comes.
     pub(super) fn log_stop(&mut self) {
-        Entry::Stopped.put(&mut self.effects.log);
-    }
-
-    /// The next piece of a snapshot of a part. Says whether there may be more.
-    pub(super) fn snapshot(
-        &self,
-        _part: usize,
-        at: &mut SnapshotAt,
-        len: usize,
-        into: &mut Vec<u8>,
-    ) -> bool {
-        self.machine.snapshot(at, len, into)
-    }
-
-    pub(super) fn parts(&self) -> usize {
-        1
+        self.machine.log_stop(&mut self.effects);
     }
 
     /// Give out values, but none that others wait for.

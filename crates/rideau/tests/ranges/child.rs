@@ -63,6 +63,7 @@ pub(crate) fn open(folder: &Path) -> Result<Ranges, OpenError> {
     let options = RangesOptions {
         ranges: vec![("sync".to_owned(), sync)],
         log_bytes_min: 40_000,
+        partitions: crate::partitions(),
         ..RangesOptions::default()
     };
     Ranges::open(Box::new(store), options)

@@ -43,6 +43,7 @@ impl Rig {
             dial: Dial::new(),
             options: RangesOptions {
                 ranges: ranges.into(),
+                partitions: crate::partitions(),
                 ..RangesOptions::default()
             },
         }
@@ -111,6 +112,15 @@ pub(crate) fn seen(ranges: &Ranges, value: u128) -> Option<Seen> {
     let mut seen = ranges.lookup(Which::Value(value)).wait().unwrap();
     assert!(seen.len() <= 1);
     seen.pop()
+}
+
+/// A value that was given out after another, as the order of a range has it: the next one
+/// if there is one partition, and any other if there are several.
+pub(crate) fn is_next(value: u128, before: u128) -> bool {
+    match crate::partitions().count() {
+        1 => value == before + 1,
+        _ => value != before,
+    }
 }
 
 /// The words of a failure.

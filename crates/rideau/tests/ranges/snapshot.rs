@@ -83,7 +83,9 @@ fn the_log_stays_short_and_nothing_is_lost() {
     let loaded = ranges.loaded();
     assert!(loaded.chunks > 0, "{loaded:?}");
     let written = 4 * 667;
-    assert!(loaded.batches < written / 2, "{loaded:?}");
+    // Each partition has its snapshot in turn, and traffic goes on meanwhile.
+    let meanwhile = 10 * u64::from(crate::partitions().count());
+    assert!(loaded.batches < written / 2 + meanwhile, "{loaded:?}");
     check_counts(&ranges);
 }
 
@@ -163,5 +165,6 @@ fn a_log_that_grows_over_many_short_runs_is_cut_too() {
     }
     let loaded = rig.open().loaded().clone();
     assert!(loaded.chunks > 0, "{loaded:?}");
-    assert!(loaded.batches < 1_000, "{loaded:?}");
+    let parts = u64::from(crate::partitions().count());
+    assert!(loaded.batches < 1_000 * parts, "{loaded:?}");
 }

@@ -6,7 +6,7 @@ use rideau::allocator::{
 use rideau::store::{Fault, Left};
 
 use crate::rig::{
-    HOUR, Rig, anywhere, check_counts, fields, held, reserve, reserved, seen, values,
+    HOUR, Rig, anywhere, check_counts, fields, held, is_next, reserve, reserved, seen, values,
 };
 
 /// Do some of everything, each acknowledged.
@@ -138,7 +138,7 @@ fn what_only_memory_held_is_quarantined_after_a_restart() {
     assert!(reserve(&ranges, "memory").wait().is_err());
     check_counts(&ranges);
     rig.dial.advance(HOUR + HOUR / 100);
-    assert_eq!(reserved(&ranges, "memory").value, 100_000);
+    assert!(is_next(reserved(&ranges, "memory").value, 99_999));
     check_counts(&ranges);
 }
 
@@ -161,7 +161,7 @@ fn a_durable_range_is_quarantined_only_at_its_first_start() {
     drop(ranges);
     let ranges = rig.open();
     assert_eq!(values(&ranges), [given.value]);
-    assert_eq!(reserved(&ranges, "sync").value, given.value + 1);
+    assert!(is_next(reserved(&ranges, "sync").value, given.value));
 }
 
 #[test]
@@ -197,7 +197,7 @@ fn values_of_a_range_that_is_gone_keep_their_holders() {
     ranges.set_range("again", sync).unwrap();
     let of_range = seen(&ranges, given.value).unwrap().range;
     assert_eq!(of_range, ranges.range("again"));
-    assert_eq!(reserved(&ranges, "again").value, given.value + 1);
+    assert!(is_next(reserved(&ranges, "again").value, given.value));
     check_counts(&ranges);
 }
 

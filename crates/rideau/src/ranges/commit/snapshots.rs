@@ -39,7 +39,9 @@ impl Committer {
         let mut chunk = Vec::with_capacity(len + 4096);
         let has_more = {
             let inner = self.shared.inner.lock();
-            inner.snapshot(round.part, &mut round.at, len, &mut chunk)
+            inner
+                .machine
+                .snapshot(round.part, &mut round.at, len, &mut chunk)
         };
         round.bytes += self.put_chunk(&chunk)?;
         if has_more {

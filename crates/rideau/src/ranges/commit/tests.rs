@@ -1,7 +1,8 @@
 //! The thread that writes, step by step.
 
 use rideau_core::allocator::{
-    Allocator, Ask, Effects, Options, Place, Prefer, RangeOptions, Refused, Span, Start, What,
+    Allocator, Ask, Effects, Options, Place, Prefer, RangeId, RangeOptions, Refused, Span, Start,
+    What,
 };
 use rideau_core::cluster::Partitions;
 
@@ -34,7 +35,7 @@ fn full(dial: &Dial) -> Committer {
         set.unwrap();
     }
     for (name, count, seconds) in [("full", 1_000, 10), ("one", 1, 100_000)] {
-        let prefer = within(&machine, name);
+        let prefer = within(machine.range(name));
         let ask = Ask {
             count,
             ttl: Some(Duration::from_secs(seconds)),
@@ -46,17 +47,23 @@ fn full(dial: &Dial) -> Committer {
     }
     effects.events = Some(Vec::new());
     let events = Sender::new(16);
-    let shared = Arc::new(Shared::new(machine, effects, clock, events.downgrade(), 10));
+    let shared = Arc::new(Shared::new(
+        machine.into(),
+        effects,
+        clock,
+        events.downgrade(),
+        10,
+    ));
     let mut store = Platter::new().open();
     let one = Partitions::ONE;
     store.load(one, &[0], &mut |_, _| Ok(())).unwrap();
     Committer::new(shared, Box::new(store), events)
 }
 
-fn within(machine: &Allocator, name: &str) -> [Prefer; 1] {
+fn within(range: Option<RangeId>) -> [Prefer; 1] {
     [Prefer {
         tier: 0,
-        place: Place::Range(machine.range(name).unwrap()),
+        place: Place::Range(range.unwrap()),
     }]
 }
 
@@ -64,7 +71,7 @@ fn within(machine: &Allocator, name: &str) -> [Prefer; 1] {
 fn ask(committer: &Committer, name: &str) -> (Result<(), Refused>, usize) {
     let shared = &committer.shared;
     let inner = &mut *shared.inner.lock();
-    let prefer = within(&inner.machine, name);
+    let prefer = within(inner.machine.range(name));
     let (now, effects) = (shared.clock.now(), &mut inner.effects);
     let mut granted = Vec::new();
     let before = effects.events.as_ref().map_or(0, Vec::len);

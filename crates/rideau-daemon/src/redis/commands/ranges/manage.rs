@@ -189,7 +189,7 @@ pub(in crate::redis::commands) fn list(
             b"COUNT" => count = arguments.number("COUNT", "rows", 1..=10_000)?,
             b"CURSOR" => {
                 let wants = "what the page before began with";
-                cursor = arguments.number("CURSOR", wants, 0..=u32::MAX.into())? as u32;
+                cursor = arguments.number("CURSOR", wants, 0..=i64::MAX as u64)?;
             }
             _ if name.is_none() => {
                 let text = std::str::from_utf8(word).unwrap_or_default();
@@ -217,7 +217,7 @@ pub(in crate::redis::commands) fn list(
     let now = ranges.now();
     let user = client.user.clone();
     let mut reply = client.reply();
-    reply.array(2).integer(cursor.into()).array(named.len());
+    reply.array(2).integer(cursor as i64).array(named.len());
     for (seen, range) in named {
         let key = seen.keys.first().map_or(&b""[..], |(key, _)| key);
         reply
@@ -237,7 +237,7 @@ pub(in crate::redis::commands) fn list(
 
 /// As many reservations as an answer has room for. The cursor is behind them, or zero
 /// at the end.
-fn fitting(client: &Client, cursor: &mut u32, count: usize) -> Vec<Seen> {
+fn fitting(client: &Client, cursor: &mut u64, count: usize) -> Vec<Seen> {
     let limits = &client.config.limits;
     // What one row takes at most: a name, a value, a key and some numbers.
     let row = 256 + KEY_LEN_MAX + limits.name_len_max;
