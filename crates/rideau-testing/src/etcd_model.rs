@@ -168,7 +168,9 @@ impl EtcdModel {
         }
         let lease = self.next_lease;
         self.next_lease += 1;
-        let ttl = ttl.max(TTL_MIN);
+        // etcd counts whole seconds. A client asks for the next one.
+        let part = u64::from(ttl.subsec_nanos() > 0);
+        let ttl = Duration::from_secs(ttl.as_secs() + part).max(TTL_MIN);
         self.leases.insert(
             lease,
             ModelLease {
@@ -459,6 +461,19 @@ mod tests {
         let refused = txn(&mut etcd, &[], vec![put("c", None), put("a", Some(lease))]);
         assert_eq!(refused, StoreOutcome::Refused(StoreRefusal::NoLease));
         assert!(etcd.key("c").is_none(), "all or nothing");
+    }
+
+    #[test]
+    fn a_lease_lasts_for_whole_seconds_and_no_less_than_asked() {
+        let mut etcd = EtcdModel::default();
+        for (asked, given) in [(0, 2), (1_000, 2), (2_000, 2), (2_001, 3), (5_000, 5)] {
+            let ttl = Duration::from_millis(asked);
+            let lease = etcd.call(&StoreRequest::GrantLease { ttl }, at(0));
+            let StoreOutcome::Done(StoreReply::Granted { ttl, .. }) = lease else {
+                panic!("{lease:?}");
+            };
+            assert_eq!(ttl, Duration::from_secs(given), "{asked} ms");
+        }
     }
 
     #[test]
