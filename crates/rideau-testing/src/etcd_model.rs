@@ -123,9 +123,10 @@ impl EtcdModel {
         self.keys.get(key)
     }
 
-    /// All keys of a range.
+    /// All keys of a range. One that ends before its beginning has none.
     pub fn range(&self, range: &KeyRange) -> impl Iterator<Item = &KeyValue> {
-        let found = self.keys.range(range.from.clone()..range.to.clone());
+        let to = range.to.clone().max(range.from.clone());
+        let found = self.keys.range(range.from.clone()..to);
         found.map(|(_, kept)| kept)
     }
 
@@ -343,10 +344,7 @@ fn check_twice(ops: &[StoreOp]) -> Result<(), StoreRefusal> {
     }
     for op in ops {
         if let StoreOp::Delete(range) = op
-            && put
-                .range(range.from.as_str()..range.to.as_str())
-                .next()
-                .is_some()
+            && put.iter().any(|key| range.contains(key))
         {
             return Err(StoreRefusal::KeyTwice);
         }
@@ -441,6 +439,23 @@ mod tests {
             &[("b", Holds::NotCreatedAt(2))],
             vec![]
         )));
+    }
+
+    #[test]
+    fn a_range_that_ends_before_its_beginning_has_no_keys() {
+        let mut etcd = EtcdModel::default();
+        let none = KeyRange {
+            from: "b".to_owned(),
+            to: "a".to_owned(),
+        };
+        let ops = vec![
+            put("a", None),
+            put("b", None),
+            StoreOp::Delete(none.clone()),
+        ];
+        assert!(held(&txn(&mut etcd, &[], ops)));
+        assert_eq!(etcd.range(&none).count(), 0);
+        assert_eq!(etcd.range(&KeyRange::prefix("b")).count(), 1);
     }
 
     #[test]
