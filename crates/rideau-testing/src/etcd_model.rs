@@ -18,6 +18,8 @@ use rideau_core::cluster::{
 pub const OPS_MAX: usize = 128;
 /// The most bytes of a request.
 pub const REQUEST_MAX: usize = 1_536 * 1_024;
+/// The most bytes of a request that is looked at.
+pub const MESSAGE_MAX: usize = 2_048 * 1_024;
 /// The shortest lease.
 pub const TTL_MIN: Duration = Duration::from_secs(2);
 
@@ -217,10 +219,7 @@ impl EtcdModel {
     }
 
     fn txn(&mut self, txn: &StoreTxn) -> Result<StoreReply, StoreRefusal> {
-        check_size(txn)?;
-        for ops in [&txn.then, &txn.otherwise] {
-            check_twice(ops)?;
-        }
+        check(txn)?;
         let held = txn.compares.iter().all(|compare| self.holds(compare));
         let ops = if held { &txn.then } else { &txn.otherwise };
         self.check_puts(ops)?;
@@ -321,20 +320,29 @@ impl EtcdModel {
     }
 }
 
-fn check_size(txn: &StoreTxn) -> Result<(), StoreRefusal> {
-    let lists = [txn.compares.len(), txn.then.len(), txn.otherwise.len()];
-    if lists.into_iter().any(|len| len > OPS_MAX) {
-        return Err(StoreRefusal::TooMany);
-    }
+/// What etcd checks before it looks at any key, in its order.
+fn check(txn: &StoreTxn) -> Result<(), StoreRefusal> {
     let len = |op: &StoreOp| match op {
         StoreOp::Put { key, value, .. } => key.len() + value.len(),
         StoreOp::Read(range) | StoreOp::Delete(range) => range.from.len() + range.to.len(),
     };
     let ops = txn.then.iter().chain(&txn.otherwise);
-    if ops.map(len).sum::<usize>() > REQUEST_MAX {
+    let compared: usize = txn.compares.iter().map(|compare| compare.key.len()).sum();
+    let len = compared + ops.map(len).sum::<usize>();
+    if len > MESSAGE_MAX {
         return Err(StoreRefusal::TooLarge);
     }
-    Ok(())
+    let lists = [txn.compares.len(), txn.then.len(), txn.otherwise.len()];
+    if lists.into_iter().any(|len| len > OPS_MAX) {
+        return Err(StoreRefusal::TooMany);
+    }
+    for ops in [&txn.then, &txn.otherwise] {
+        check_twice(ops)?;
+    }
+    match len > REQUEST_MAX {
+        true => Err(StoreRefusal::TooLarge),
+        false => Ok(()),
+    }
 }
 
 /// No key is put twice, or put and deleted.
@@ -518,6 +526,22 @@ mod tests {
         );
         let twice = txn(&mut etcd, &[], vec![put("a", None), put("a", None)]);
         assert_eq!(twice, StoreOutcome::Refused(StoreRefusal::KeyTwice));
+        let mut large = |kib: usize, keys: [&str; 2]| {
+            let ops = keys.map(|key| StoreOp::Put {
+                key: key.to_owned(),
+                value: vec![b'x'; kib * 512],
+                lease: None,
+            });
+            txn(&mut etcd, &[], ops.into())
+        };
+        assert!(held(&large(1_500, ["a", "b"])));
+        for (kib, keys, refusal) in [
+            (1_600, ["a", "b"], StoreRefusal::TooLarge),
+            (1_600, ["a", "a"], StoreRefusal::KeyTwice),
+            (2_200, ["a", "a"], StoreRefusal::TooLarge),
+        ] {
+            assert_eq!(large(kib, keys), StoreOutcome::Refused(refusal), "{kib}");
+        }
     }
 
     #[test]
