@@ -4,6 +4,7 @@
 //! leases, watches, compaction, and a member's status. What matters is what a failed call
 //! means: [`EtcdError`] says whether etcd may have done it. A [`LeaseKeeper`] counts a
 //! reply for its own request only, and an [`EtcdWatch`] gives whole revisions in order.
+//! What a node of a cluster asks is [carried out](EtcdClient::carry_out) as it stands.
 //!
 //! ```no_run
 //! use rideau::store::etcd::{EtcdClient, EtcdOptions, KeyStamp, Txn, TxnOp};
@@ -27,6 +28,7 @@ mod keys;
 mod lease;
 mod messages;
 mod options;
+mod requests;
 mod targets;
 mod txn;
 mod version;

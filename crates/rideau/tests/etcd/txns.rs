@@ -101,13 +101,13 @@ async fn a_branch_has_at_most_128_operations() {
     };
     assert_eq!(puts(128).await.unwrap().done.len(), 128);
     let error = puts(129).await.unwrap_err();
-    assert_eq!(error.refusal(), Some(EtcdRefusal::TooLarge), "{error}");
+    assert_eq!(error.refusal(), Some(EtcdRefusal::TooMany), "{error}");
 
     let twice = Txn::new()
         .then(TxnOp::put("many/twice", "a"))
         .then(TxnOp::put("many/twice", "b"));
     let error = client.txn(twice).await.unwrap_err();
-    assert_eq!(error.refusal(), Some(EtcdRefusal::Other), "{error}");
+    assert_eq!(error.refusal(), Some(EtcdRefusal::KeyTwice), "{error}");
     assert_eq!(read(&client, "many/twice").await, None);
 }
 

@@ -47,10 +47,16 @@ pub enum EtcdRefusal {
     LeaseNotFound,
     /// The revision is older than what etcd keeps.
     Compacted,
+    /// There is no such revision yet.
+    Future,
     /// The user, its password, its token or its rights.
     Auth,
-    /// More operations or bytes than etcd takes at once.
+    /// More bytes than etcd takes at once.
     TooLarge,
+    /// More compares or operations than etcd takes at once.
+    TooMany,
+    /// The transaction changes a key twice.
+    KeyTwice,
     /// More requests wait than etcd takes.
     Busy,
     /// A version of etcd that is known to damage what it keeps, or lacks what is needed.
@@ -191,10 +197,12 @@ fn sort(code: Code, message: &str) -> Result<EtcdRefusal, EtcdDoubt> {
         (Code::OutOfRange, "mvcc: required revision has been compacted") => {
             Ok(EtcdRefusal::Compacted)
         }
-        (Code::InvalidArgument, "request is too large")
-        | (Code::InvalidArgument, "too many operations in txn request") => {
-            Ok(EtcdRefusal::TooLarge)
+        (Code::OutOfRange, "mvcc: required revision is a future revision") => {
+            Ok(EtcdRefusal::Future)
         }
+        (Code::InvalidArgument, "request is too large") => Ok(EtcdRefusal::TooLarge),
+        (Code::InvalidArgument, "too many operations in txn request") => Ok(EtcdRefusal::TooMany),
+        (Code::InvalidArgument, "duplicate key given in txn request") => Ok(EtcdRefusal::KeyTwice),
         (Code::ResourceExhausted, "too many requests") => Ok(EtcdRefusal::Busy),
         (Code::Unauthenticated | Code::PermissionDenied, _) => Ok(EtcdRefusal::Auth),
         (Code::InvalidArgument | Code::FailedPrecondition, said) if is_about_users(said) => {
@@ -246,7 +254,9 @@ impl EtcdRefusal {
             Self::LeaseNotFound => "nothing was done; the lease has ended, so ask for a new one",
             Self::Compacted => "read everything again at the newest revision",
             Self::Auth => "nothing was done; see the user, its password and its roles in etcd",
-            Self::TooLarge => "nothing was done; send less at once",
+            Self::Future => "nothing was done; see whether etcd was restored from a backup",
+            Self::TooLarge | Self::TooMany => "nothing was done; send less at once",
+            Self::KeyTwice => "nothing was done; name each key once",
             Self::Busy => "nothing was done; try again later, or give etcd a faster disk",
             Self::Version => "nothing was done; upgrade etcd to 3.4.22, 3.5.6, 3.6 or later",
             Self::OtherCluster => {
@@ -319,9 +329,14 @@ mod tests {
                 EtcdRefusal::Compacted,
             ),
             (
+                Code::OutOfRange,
+                "etcdserver: mvcc: required revision is a future revision",
+                EtcdRefusal::Future,
+            ),
+            (
                 Code::InvalidArgument,
                 "etcdserver: too many operations in txn request",
-                EtcdRefusal::TooLarge,
+                EtcdRefusal::TooMany,
             ),
             (
                 Code::ResourceExhausted,
@@ -346,6 +361,11 @@ mod tests {
             (
                 Code::InvalidArgument,
                 "etcdserver: duplicate key given in txn request",
+                EtcdRefusal::KeyTwice,
+            ),
+            (
+                Code::InvalidArgument,
+                "etcdserver: key is not provided",
                 EtcdRefusal::Other,
             ),
         ] {

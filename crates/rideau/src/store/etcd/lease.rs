@@ -53,6 +53,16 @@ impl LeaseId {
     pub const fn number(self) -> i64 {
         self.0
     }
+
+    /// The lease with this number, of which the core knows no sign. No lease has 0.
+    pub const fn from_core(number: u64) -> Option<Self> {
+        Self::of(number.cast_signed())
+    }
+
+    /// Its number for the core.
+    pub const fn to_core(self) -> u64 {
+        self.0.cast_unsigned()
+    }
 }
 
 impl EtcdClient {
@@ -97,6 +107,16 @@ impl EtcdClient {
             id,
             timeout,
             stream: None,
+        }
+    }
+}
+
+impl KeptAlive {
+    /// How long the lease lasts; nothing if it has ended.
+    pub const fn ttl(self) -> Duration {
+        match self {
+            Self::Kept(ttl) => ttl,
+            Self::Lost => Duration::ZERO,
         }
     }
 }
