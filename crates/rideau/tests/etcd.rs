@@ -7,8 +7,12 @@
 mod access;
 #[path = "etcd/faults.rs"]
 mod faults;
+#[path = "etcd/laws.rs"]
+mod laws;
 #[path = "etcd/leases.rs"]
 mod leases;
+#[path = "etcd/script.rs"]
+mod script;
 #[path = "server/etcd.rs"]
 mod server;
 #[path = "etcd/txns.rs"]
