@@ -11,6 +11,8 @@ mod faults;
 mod laws;
 #[path = "etcd/leases.rs"]
 mod leases;
+#[path = "etcd/requests.rs"]
+mod requests;
 #[path = "etcd/script.rs"]
 mod script;
 #[path = "server/etcd.rs"]
