@@ -95,7 +95,7 @@ impl Cluster {
                 }],
                 otherwise: Vec::new(),
             },
-            Purpose::ReadAll => StoreTxn::reading(self.keys.watched()),
+            Purpose::ReadAll => StoreTxn::reading(vec![self.keys.watched()]),
             _ => {
                 let ttl = self.options.lease;
                 return Some(StoreRequest::GrantLease { ttl });

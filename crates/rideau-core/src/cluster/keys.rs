@@ -30,17 +30,17 @@ impl ClusterKeys {
 
     /// A node lives while this key is there.
     pub fn node(&self, name: &str) -> String {
-        format!("{}node/{name}", self.root)
+        format!("{}table/node/{name}", self.root)
     }
 
     /// A node shall own nothing while this key is there.
     pub fn drain(&self, name: &str) -> String {
-        format!("{}drain/{name}", self.root)
+        format!("{}table/drain/{name}", self.root)
     }
 
     /// The owner of a partition.
     pub fn owner(&self, partition: u32) -> String {
-        format!("{}own/{partition}", self.root)
+        format!("{}table/own/{partition}", self.root)
     }
 
     /// One batch of a log.
@@ -81,16 +81,16 @@ impl ClusterKeys {
         Some((log.parse().ok()?, seq.parse().ok()?))
     }
 
-    /// What all nodes watch.
-    pub fn watched(&self) -> Vec<KeyRange> {
-        let folders = ["drain/", "node/", "own/"];
-        let ranges = folders.map(|folder| KeyRange::prefix(&format!("{}{folder}", self.root)));
-        ranges.into()
+    /// What all nodes watch. A watch of etcd covers one range of keys, and only within one
+    /// watch are revisions shown in order.
+    pub fn watched(&self) -> KeyRange {
+        KeyRange::prefix(&format!("{}table/", self.root))
     }
 
     /// What a watched key is about.
     pub fn as_watched<'a>(&self, key: &'a str) -> Option<WatchedKey<'a>> {
-        let (folder, name) = key.strip_prefix(&self.root)?.split_once('/')?;
+        let key = key.strip_prefix(&self.root)?.strip_prefix("table/")?;
+        let (folder, name) = key.split_once('/')?;
         match folder {
             "node" => Some(WatchedKey::Node(name)),
             "drain" => Some(WatchedKey::Drain(name)),
@@ -112,9 +112,17 @@ mod tests {
             keys.as_watched(&keys.node("a")),
             Some(WatchedKey::Node("a"))
         );
+        let watched = keys.watched();
+        for key in [keys.owner(7), keys.node("a"), keys.drain("a")] {
+            assert!(
+                watched.contains(&key) && keys.as_watched(&key).is_some(),
+                "{key}"
+            );
+        }
         let log = Incarnation::new("a", 3);
         let batch = keys.batch(&log, 12);
         assert_eq!(keys.as_watched(&batch), None);
+        assert!(!watched.contains(&batch));
         assert_eq!(keys.as_batch(&batch), Some((log.clone(), 12)));
         assert!(keys.batches_from(&log, 12).contains(&batch));
         assert!(!keys.batches(&log, 2, 12).contains(&batch));

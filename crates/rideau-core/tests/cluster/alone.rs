@@ -95,10 +95,10 @@ impl Pair {
     /// Show the node what its watch has.
     fn show(&mut self) {
         let (watch, from) = self.watch;
-        let ranges = self.node.keys().watched();
+        let range = self.node.keys().watched();
         let seen = self
             .etcd
-            .changes(from, &ranges)
+            .changes(from, &[range])
             .expect("nothing is compacted");
         for (revision, changes) in seen {
             self.watch.1 = revision + 1;

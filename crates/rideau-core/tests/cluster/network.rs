@@ -105,7 +105,7 @@ impl World {
             return;
         }
         let mut is_over = false;
-        let event = match self.etcd.changes(from.1, &keys) {
+        let event = match self.etcd.changes(from.1, &[keys]) {
             Err(_) => {
                 is_over = true;
                 Event::Compacted { watch }
