@@ -391,9 +391,11 @@ fn plain_threads_wait_without_a_runtime() {
 
 #[test]
 fn time_moves_on_without_a_runtime() {
+    let since = std::time::Instant::now();
     let regulator = regulator("kind=rate limit=1 interval=2ms");
-    let lease = regulator.ask_blocking(AskOptions::default()).unwrap();
-    assert!(lease.waited() >= 2 * MS);
+    let _lease = regulator.ask_blocking(AskOptions::default()).unwrap();
+    // The thread may have been kept from asking until then.
+    assert!(since.elapsed() >= 2 * MS);
     let terms = AskOptions {
         wait_max: Some(2 * MS),
         ..AskOptions::default()
