@@ -21,10 +21,12 @@ mod embedded;
 #[cfg(feature = "etcd")]
 pub mod etcd;
 mod memory;
+mod partitions;
 
 #[cfg(feature = "store")]
 pub use embedded::Embedded;
 pub use memory::{Fault, Hold, Left, Memory, Platter};
+pub use partitions::{OwnedSection, PartitionHost, PartitionLog, PartitionsLost};
 
 /// Keeps batches and snapshots.
 ///

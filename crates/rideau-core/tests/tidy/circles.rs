@@ -18,12 +18,14 @@ const ARROWS: &[(&str, &[&str])] = &[
         "rideau-apps",
         &["rideau", "rideau-config", "rideau-core", "rideau-process"],
     ),
+    ("rideau-cluster", &["rideau", "rideau-core", "rideau-resp"]),
     (
         "rideau-server",
         &[
             "rideau-daemon",
             "rideau",
             "rideau-apps",
+            "rideau-cluster",
             "rideau-config",
             "rideau-core",
             "rideau-process",
@@ -35,6 +37,7 @@ const ARROWS: &[(&str, &[&str])] = &[
         &[
             "rideau",
             "rideau-apps",
+            "rideau-cluster",
             "rideau-config",
             "rideau-core",
             "rideau-process",
