@@ -1,30 +1,21 @@
 //! One that has joined a session over HTTP, for as long as one request takes.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
-use std::sync::{Arc, Weak};
-use std::task::Waker;
-use std::time::{Duration, Instant};
+use std::sync::Arc;
+use std::time::Duration;
 
 use parking_lot::Mutex;
-use rideau_resp::Protocol;
 use tokio::time::{MissedTickBehavior, interval};
 
 use super::answer::HttpError;
 use super::request::AdminRequest;
 use super::tickets::{no_session, session_of};
-use crate::redis::client::{Awaits, Client, CommandError, OnReady, PendingCommand, Replies};
+use crate::redis::client::{Awaits, Client, CommandError, OnReady, PendingCommand};
 use crate::redis::commands;
-use crate::redis::commit_wait::CommitWait;
 use crate::redis::login::{self};
-use crate::redis::peer::Proof;
-use crate::redis::subscriptions::Watch;
-use crate::state::attempts::Origin;
 use crate::state::clients::ClientCard;
-use crate::state::command_stats::Batch;
 use crate::state::daemon::Daemon;
 use crate::state::end::EndReason;
 use crate::state::holder::{Holder, HolderId};
-use crate::state::push::PushQueue;
 use crate::state::ticket::Ticket;
 
 /// A session is renewed this often while one of its requests waits: an open
@@ -154,55 +145,10 @@ fn client(
     holder: HolderId,
     session: Option<Ticket>,
 ) -> Client {
-    let output_max = daemon.config.load().limits.output_max as usize;
+    let bytes_max = daemon.config.load().limits.output_max as usize;
     let card = ClientCard {
-        id: 0,
-        address: "http".into(),
-        local: String::new(),
-        card: Mutex::new(Arc::clone(holder_card)),
-        holder: Mutex::new(holder),
-        outbox: Arc::new(PushQueue::new(output_max)),
-        since: Instant::now(),
-        heard_ms: AtomicU64::new(0),
-        library: Mutex::default(),
-        last: AtomicUsize::new(usize::MAX),
         session: Mutex::new(session.map(|session| session.to_string())),
-        is_waiting: AtomicBool::new(false),
-        is_listening: AtomicBool::new(false),
-        foreign_releases: AtomicU64::new(0),
-        commands: AtomicU64::new(0),
+        ..ClientCard::new(0, "http".into(), (holder_card, holder), bytes_max)
     };
-    Client {
-        daemon: Arc::clone(daemon),
-        card: Arc::new(card),
-        user: None,
-        usage: daemon.quotas.of(&holder_card.user),
-        connection: None,
-        holder,
-        session: None,
-        protocol: Protocol::Resp2,
-        out: Vec::new(),
-        held_back: CommitWait::default(),
-        watch: Watch::default(),
-        proof: Proof::None,
-        origin: Origin::Unknown,
-        place: None,
-        password: None,
-        is_proven: false,
-        generation: daemon.settings.generation(),
-        config: daemon.config.load_full(),
-        rules: Arc::clone(&daemon.places.load().rules),
-        pool: Weak::new(),
-        broker: Weak::new(),
-        waker: Waker::noop().clone(),
-        now: daemon.lease_table.now(),
-        batch: Batch::default(),
-        heartbeat: None,
-        ending: None,
-        replies: Replies::On,
-        retry_after: None,
-        full: None,
-        transaction: None,
-        is_in_exec: false,
-    }
+    Client::new(daemon, Arc::new(card), None)
 }

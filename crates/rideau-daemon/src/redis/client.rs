@@ -1,5 +1,7 @@
 //! One connection as the commands see it: which user it is, what it holds, what it is told.
 
+mod make;
+
 use std::fmt;
 use std::pin::Pin;
 use std::sync::atomic::Ordering;

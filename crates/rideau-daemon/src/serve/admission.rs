@@ -1,28 +1,22 @@
 //! Lets a connection in and serves it, or says why not.
 
 use std::io;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Weak};
-use std::task::Waker;
-use std::time::{Duration, Instant};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use rideau_config::User;
-use rideau_resp::Protocol;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
-use crate::redis::client::{Client, Replies};
-use crate::redis::commit_wait::CommitWait;
+use crate::redis::client::Client;
 use crate::redis::connection;
 use crate::redis::peer::Proof;
-use crate::redis::subscriptions::Watch;
 use crate::state::attempts::Origin;
 use crate::state::clients::ClientCard;
-use crate::state::command_stats::Batch;
 use crate::state::daemon::Daemon;
 use crate::state::holder::Holder;
 use crate::state::logins::LoginPlace;
-use crate::state::push::PushQueue;
 use crate::state::quota::{Counted, Quota};
 use crate::state::reserve;
 
@@ -198,7 +192,6 @@ fn welcome(
     let config = daemon.config.load();
     let id = daemon.clients.next_id();
     let name = User::name_of(user.as_ref());
-    let usage = daemon.quotas.of(name);
     let card = Arc::new(Holder {
         name: Mutex::new(format!("conn-{id}")),
         user: name.into(),
@@ -206,55 +199,19 @@ fn welcome(
         connection: Some(id),
     });
     let holder = daemon.lease_table.open(Arc::clone(&card));
+    let bytes_max = config.limits.output_max as usize;
     let card = Arc::new(ClientCard {
-        id,
-        address,
         local,
-        card: Mutex::new(card),
-        holder: Mutex::new(holder),
-        outbox: Arc::new(PushQueue::new(config.limits.output_max as usize)),
-        since: Instant::now(),
-        heard_ms: AtomicU64::new(0),
-        library: Mutex::default(),
-        last: AtomicUsize::new(usize::MAX),
-        session: Mutex::new(None),
-        is_waiting: AtomicBool::new(false),
-        is_listening: AtomicBool::new(false),
-        foreign_releases: AtomicU64::new(0),
-        commands: AtomicU64::new(0),
+        ..ClientCard::new(id, address, (&card, holder), bytes_max)
     });
     daemon.clients.add(&card);
     Client {
-        daemon: Arc::clone(daemon),
-        card,
-        user,
-        usage,
         connection: Some(connection),
-        holder,
-        session: None,
-        protocol: Protocol::Resp2,
-        out: Vec::new(),
-        held_back: CommitWait::default(),
-        watch: Watch::default(),
         proof,
         origin,
         place,
-        password: None,
         is_proven: true,
         generation,
-        config: daemon.config.load_full(),
-        rules: Arc::clone(&daemon.places.load().rules),
-        pool: Weak::new(),
-        broker: Weak::new(),
-        waker: Waker::noop().clone(),
-        now: daemon.lease_table.now(),
-        batch: Batch::default(),
-        heartbeat: None,
-        ending: None,
-        replies: Replies::On,
-        retry_after: None,
-        full: None,
-        transaction: None,
-        is_in_exec: false,
+        ..Client::new(daemon, card, user)
     }
 }

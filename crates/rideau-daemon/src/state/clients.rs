@@ -54,6 +54,34 @@ pub struct ClientCard {
     pub commands: AtomicU64,
 }
 
+impl ClientCard {
+    /// The card of a holder that has come just now, and may be told so many bytes.
+    pub(crate) fn new(
+        id: u64,
+        address: String,
+        (holder, at): (&Arc<Holder>, HolderId),
+        bytes_max: usize,
+    ) -> Self {
+        Self {
+            id,
+            address,
+            local: String::new(),
+            card: Mutex::new(Arc::clone(holder)),
+            holder: Mutex::new(at),
+            outbox: Arc::new(PushQueue::new(bytes_max)),
+            since: Instant::now(),
+            heard_ms: AtomicU64::new(0),
+            library: Mutex::default(),
+            last: AtomicUsize::new(usize::MAX),
+            session: Mutex::new(None),
+            is_waiting: AtomicBool::new(false),
+            is_listening: AtomicBool::new(false),
+            foreign_releases: AtomicU64::new(0),
+            commands: AtomicU64::new(0),
+        }
+    }
+}
+
 impl Default for Clients {
     fn default() -> Self {
         Self {
