@@ -83,6 +83,8 @@ impl EtcdModel {
         };
         match done {
             Ok(reply) => StoreOutcome::Done(reply),
+            // etcd says the same whether it did the request that reached the quota or not.
+            Err(StoreRefusal::NoSpace) => StoreOutcome::Unknown,
             Err(why) => StoreOutcome::Refused(why),
         }
     }
@@ -225,7 +227,7 @@ impl EtcdModel {
         check(txn)?;
         let held = txn.compares.iter().all(|compare| self.holds(compare));
         let ops = if held { &txn.then } else { &txn.otherwise };
-        self.check_puts(ops)?;
+        let is_full = self.check_puts(ops)?;
         let revision = self.revision + 1;
         let (mut reads, mut changes) = (Vec::new(), Vec::new());
         for op in ops {
@@ -244,6 +246,10 @@ impl EtcdModel {
             }
         }
         self.commit(changes);
+        if is_full {
+            self.alarm = true;
+            return Err(StoreRefusal::NoSpace);
+        }
         Ok(StoreReply::Txn(TxnReply {
             held,
             revision: self.revision,
@@ -262,8 +268,9 @@ impl EtcdModel {
         }
     }
 
-    /// Whether the puts among these can be done: leases are there, and there is room.
-    fn check_puts(&mut self, ops: &[StoreOp]) -> Result<(), StoreRefusal> {
+    /// Whether the puts among these can be done: leases are there, and there was room.
+    /// Returns whether they take more room than there is: etcd does them and then refuses.
+    fn check_puts(&self, ops: &[StoreOp]) -> Result<bool, StoreRefusal> {
         let mut added = 0;
         for op in ops {
             if let StoreOp::Put { key, value, lease } = op {
@@ -273,11 +280,10 @@ impl EtcdModel {
                 added += key.len() + value.len();
             }
         }
-        if added > 0 && (self.alarm || self.used + added > self.quota) {
-            self.alarm = true;
+        if added > 0 && self.alarm {
             return Err(StoreRefusal::NoSpace);
         }
-        Ok(())
+        Ok(self.used + added > self.quota)
     }
 
     fn put(&mut self, key: &str, value: &[u8], lease: Option<u64>, revision: u64) -> KeyValue {

@@ -53,10 +53,14 @@ pub enum Effect {
         /// The ownership.
         epoch: u64,
     },
-    /// The partition must not be asked any more, and is kept.
+    /// The partition must not be asked any more, and is kept. When all that was decided of
+    /// it was appended, the shell says so with [`closed`](super::Cluster::closed). Then it is
+    /// handed over, or begun again.
     Close {
         /// Which one.
         partition: u32,
+        /// The ownership.
+        epoch: u64,
     },
     /// The partition is gone from this node.
     End {
@@ -68,7 +72,8 @@ pub enum Effect {
         /// Its number.
         seq: u64,
     },
-    /// Hand in a snapshot of a partition.
+    /// Make a snapshot of a partition: [`snapshot_begun`](super::Cluster::snapshot_begun), and
+    /// then [`snapshotted`](super::Cluster::snapshotted). The partition may change meanwhile.
     Snapshot {
         /// Which one.
         partition: u32,

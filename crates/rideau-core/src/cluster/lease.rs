@@ -50,11 +50,7 @@ impl NodeLease {
         }
     }
 
-    /// Whether the node may rely on it.
-    pub(super) fn is_valid(&self, now: Instant) -> bool {
-        now < self.valid_until
-    }
-
+    /// From this instant on the node may not rely on it.
     pub(super) const fn valid_until(&self) -> Instant {
         self.valid_until
     }

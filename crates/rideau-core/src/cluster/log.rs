@@ -66,6 +66,11 @@ impl BatchLog {
         self.next
     }
 
+    /// Everything that was added so far is in a batch before this one.
+    pub(super) const fn end(&self) -> u64 {
+        self.next
+    }
+
     /// Every batch before this one is written.
     pub(super) fn written(&self) -> u64 {
         self.queue.front().map_or(self.next, |first| first.seq)

@@ -262,8 +262,12 @@ impl Cluster {
         self.finish(now, effects);
     }
 
-    /// Entries of an open partition are to be written. Returns the number of their batch,
-    /// or none if the partition is not open in this epoch: then they must be undone.
+    /// Entries that were decided of a partition while it was served in this epoch are to be
+    /// written. They may come late: while the partition is closing, or while the node is
+    /// unsure of its lease. They are written once it is sure, and the write is fenced.
+    ///
+    /// Returns the number of their batch, or none if this life of the node does not own the
+    /// partition in that epoch any more: then nothing of them is written.
     pub fn append(
         &mut self,
         partition: u32,
@@ -272,16 +276,28 @@ impl Cluster {
         now: Instant,
         effects: &mut Vec<Effect>,
     ) -> Option<u64> {
-        if self.serves(partition, now) != Some(epoch) {
-            return None;
-        }
-        let len_max = self.options.batch_max;
-        let seq = self.log.append(partition, epoch, entries, len_max);
-        let part = self.parts.get_mut(&partition).expect("it is served");
-        part.last = Some(seq);
-        part.entries += 1;
+        let part = self.parts.get_mut(&partition);
+        let part = part.filter(|part| part.epoch == epoch && part.takes_entries());
+        let seq = part.map(|part| {
+            let len_max = self.options.batch_max;
+            let seq = self.log.append(partition, epoch, entries, len_max);
+            part.last = Some(seq);
+            part.entries += 1;
+            seq
+        });
         self.finish(now, effects);
-        Some(seq)
+        seq
+    }
+
+    /// All that was decided of a partition in this epoch was appended.
+    pub fn closed(&mut self, partition: u32, epoch: u64, now: Instant, effects: &mut Vec<Effect>) {
+        let part = self.parts.get_mut(&partition);
+        if let Some(part) = part.filter(|part| part.epoch == epoch)
+            && let PartPhase::Closing { closed, .. } = &mut part.phase
+        {
+            *closed = true;
+        }
+        self.finish(now, effects);
     }
 
     /// The fences of this epoch are used up: the node raises it.
@@ -327,13 +343,29 @@ impl Cluster {
     /// The shell asks before it asks a machine, before it writes an answer, and when it
     /// reads a message of another node.
     pub fn serves(&self, partition: u32, now: Instant) -> Option<u64> {
+        self.open_in(partition).filter(|_| self.is_sure(now))
+    }
+
+    /// The epoch in which a partition is open, if it is. The node [serves](Self::serves) it
+    /// while that is so and the lease is [valid](Self::valid_until).
+    ///
+    /// It changes with [`Begin`](Effect::Begin), [`Close`](Effect::Close),
+    /// [`Load`](Effect::Load) and [`End`](Effect::End) of the partition, and with nothing else.
+    pub fn open_in(&self, partition: u32) -> Option<u64> {
         let part = self.parts.get(&partition)?;
-        (part.phase == PartPhase::Open && self.is_sure(now)).then_some(part.epoch)
+        (part.phase == PartPhase::Open).then_some(part.epoch)
+    }
+
+    /// From this instant on the node may not rely on its lease. It may change with every
+    /// input.
+    pub fn valid_until(&self) -> Instant {
+        let lease = self.lease.as_ref();
+        lease.map_or(Instant::START, NodeLease::valid_until)
     }
 
     /// Whether the node may rely on its lease.
     pub fn is_sure(&self, now: Instant) -> bool {
-        self.lease.as_ref().is_some_and(|lease| lease.is_valid(now))
+        now < self.valid_until()
     }
 
     /// This life of the node, once it is part of the cluster.

@@ -27,8 +27,6 @@ pub struct Options {
     pub retry: Duration,
     /// The most bytes of a batch.
     pub batch_max: usize,
-    /// The most bytes of one piece of a snapshot.
-    pub chunk_max: usize,
     /// The most segments of a partition.
     pub segments_max: usize,
     /// A partition is snapshotted after so many entries.
@@ -55,7 +53,6 @@ impl Options {
             patience: Duration::from_secs(1),
             retry: Duration::from_millis(200),
             batch_max: 256 * 1_024,
-            chunk_max: 256 * 1_024,
             segments_max: 4,
             snapshot_after: 65_536,
             log_max: 64 << 20,

@@ -29,8 +29,9 @@ pub(super) enum PartPhase {
     Unlisted,
     /// It may be served.
     Open,
-    /// It is not served, and its last batch has to be written before it is handed over.
-    Closing { to: Incarnation },
+    /// It is not served. What was decided of it has to be appended and written before it is
+    /// handed over.
+    Closing { to: Incarnation, closed: bool },
     /// The hand-over was sent. Until the partition is seen in a new epoch it stays closed,
     /// whatever the answer: the request may be carried out late.
     Handed {
@@ -45,6 +46,10 @@ pub(super) enum SnapshotPhase {
     None,
     /// The shell was asked for it.
     Asked,
+    /// The shell makes it. What is in this batch and behind it is needed with it.
+    Begun {
+        from: u64,
+    },
     /// Its pieces are written one by one.
     Writing(SnapshotWrite),
     /// It is named in the partition's record, and the former is to be removed.
@@ -60,8 +65,10 @@ pub(super) struct SnapshotWrite {
     pub(super) chunks: Vec<Vec<u8>>,
     /// How many pieces are written.
     pub(super) written: usize,
-    /// The first batch that is not in it.
+    /// The first batch that may not be in it.
     pub(super) from: u64,
+    /// Every batch that may be in it is before this one.
+    pub(super) before: u64,
 }
 
 impl OwnedPart {
@@ -77,6 +84,11 @@ impl OwnedPart {
             named: record.snapshot,
             giver,
         }
+    }
+
+    /// Whether entries that were decided in this ownership may be written.
+    pub(super) const fn takes_entries(&self) -> bool {
+        matches!(self.phase, PartPhase::Open | PartPhase::Closing { .. })
     }
 
     /// The snapshot that is being written.

@@ -29,6 +29,8 @@ pub enum Planted {
     RoutedTwice,
     /// A hand-over of unknown outcome is given up.
     ReopenedHandOver,
+    /// A snapshot is named before all that it shows is written.
+    NamedEarly,
     /// A late answer counts for a later keepalive.
     StreamKept,
 }

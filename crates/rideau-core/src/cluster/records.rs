@@ -54,7 +54,7 @@ pub struct Segment {
 pub struct SnapshotId {
     /// The ownership in which it was taken.
     pub epoch: u64,
-    /// Which one in that ownership: the first batch that is not in it.
+    /// Which one in that ownership: the first batch that is needed with it.
     pub number: u64,
     /// In how many pieces it was written.
     pub chunks: u32,

@@ -15,42 +15,59 @@ use super::store::{
 use super::takeover::changed_at;
 
 impl Cluster {
-    /// The snapshot of a partition that was asked for: its state with everything that was
-    /// appended so far, and nothing else.
+    /// The shell begins a snapshot that it was asked for. It has everything that was
+    /// appended so far. What is appended from now on is read after it.
+    pub fn snapshot_begun(
+        &mut self,
+        partition: u32,
+        epoch: u64,
+        now: Instant,
+        effects: &mut Vec<Effect>,
+    ) {
+        let part = self.parts.get_mut(&partition);
+        if let Some(part) = part.filter(|part| part.epoch == epoch)
+            && matches!(part.snapshot, SnapshotPhase::Asked)
+        {
+            let from = self.log.seal();
+            part.entries = 0;
+            part.snapshot = SnapshotPhase::Begun { from };
+        }
+        self.finish(now, effects);
+    }
+
+    /// The pieces of the snapshot that was begun, each small enough for one value of etcd.
+    /// All that they show was appended. They may show what was appended after the beginning:
+    /// a reader takes the entries behind it over them.
     pub fn snapshotted(
         &mut self,
         partition: u32,
         epoch: u64,
-        bytes: &[u8],
+        chunks: Vec<Vec<u8>>,
         now: Instant,
         effects: &mut Vec<Effect>,
     ) {
-        let Some(part) = self.parts.get_mut(&partition) else {
-            return;
-        };
-        let is_asked = matches!(part.snapshot, SnapshotPhase::Asked);
-        let is_kept = matches!(part.phase, PartPhase::Open | PartPhase::Unlisted);
-        if part.epoch != epoch || !is_asked || !is_kept {
-            return;
+        let part = self.parts.get_mut(&partition);
+        if let Some(part) = part.filter(|part| part.epoch == epoch)
+            && let SnapshotPhase::Begun { from } = part.snapshot
+        {
+            let id = SnapshotId {
+                epoch,
+                number: from,
+                chunks: u32::try_from(chunks.len()).expect("a snapshot has a limit"),
+            };
+            part.snapshot = SnapshotPhase::Writing(SnapshotWrite {
+                id,
+                chunks,
+                written: 0,
+                from,
+                before: if planted!(self.options, NamedEarly) {
+                    from
+                } else {
+                    self.log.end()
+                },
+            });
         }
-        let from = self.log.seal();
-        let chunks: Vec<_> = bytes
-            .chunks(self.options.chunk_max)
-            .map(<[u8]>::to_vec)
-            .collect();
-        let id = SnapshotId {
-            epoch,
-            number: from,
-            chunks: u32::try_from(chunks.len()).expect("a snapshot has a limit"),
-        };
-        part.entries = 0;
-        part.snapshot = SnapshotPhase::Writing(SnapshotWrite {
-            id,
-            chunks,
-            written: 0,
-            from,
-        });
-        self.snapshot(now, effects);
+        self.finish(now, effects);
     }
 
     /// Send the next batch, if none is on its way.
@@ -162,11 +179,11 @@ impl Cluster {
                 }
                 return;
             }
-            SnapshotPhase::Asked => return,
+            SnapshotPhase::Asked | SnapshotPhase::Begun { .. } => return,
             SnapshotPhase::Writing(write) if write.written < write.chunks.len() => {
                 Purpose::Chunk(partition, write.id, write.written as u32)
             }
-            SnapshotPhase::Writing(write) if write.from <= written => {
+            SnapshotPhase::Writing(write) if write.before <= written => {
                 Purpose::NameSnapshot(partition)
             }
             SnapshotPhase::Writing(_) => return,
@@ -217,7 +234,7 @@ impl Cluster {
     pub(super) fn name_request(&self, partition: u32) -> Option<StoreRequest> {
         let part = self.parts.get(&partition)?;
         let write = part.writing()?;
-        if write.written < write.chunks.len() || write.from > self.log.written() {
+        if write.written < write.chunks.len() || write.before > self.log.written() {
             return None;
         }
         let row = self.table.owner(partition);

@@ -129,8 +129,10 @@ impl Cluster {
     /// Stop to serve a partition, to hand it over.
     pub(super) fn close(&mut self, partition: u32, to: Incarnation, effects: &mut Vec<Effect>) {
         let part = self.parts.get_mut(&partition).expect("it is owned");
-        part.phase = PartPhase::Closing { to };
-        effects.push(Effect::Close { partition });
+        let epoch = part.epoch;
+        let closed = false;
+        part.phase = PartPhase::Closing { to, closed };
+        effects.push(Effect::Close { partition, epoch });
     }
 
     /// Decide what to take and what to give, as often as anything changes.
@@ -285,13 +287,14 @@ impl Cluster {
     }
 
     /// Hand over what is closed and written. What need not be handed over any more is
-    /// opened again, unless the hand-over was sent.
+    /// opened again, unless the hand-over was sent. Both wait until the shell has said that
+    /// it is closed: else that word would count for a later closing.
     fn hand_over(&mut self, now: Instant, effects: &mut Vec<Effect>) {
         let closing = self
             .parts
             .iter()
             .filter_map(|(at, part)| match &part.phase {
-                PartPhase::Closing { to } => Some((*at, to.clone(), part.last)),
+                PartPhase::Closing { to, closed: true } => Some((*at, to.clone(), part.last)),
                 _ => None,
             });
         let closing: Vec<_> = closing.collect();

@@ -74,7 +74,8 @@ impl Pair {
                 partition, epoch, ..
             } => self.step(|node, now, effects| node.loaded(partition, epoch, now, effects)),
             Effect::Snapshot { partition, epoch } => self.step(|node, now, effects| {
-                node.snapshotted(partition, epoch, b"all", now, effects);
+                node.snapshot_begun(partition, epoch, now, effects);
+                node.snapshotted(partition, epoch, vec![b"all".to_vec()], now, effects);
             }),
             told => self.told.push(told),
         }
@@ -106,6 +107,12 @@ impl Pair {
         }
         let revision = self.etcd.revision();
         self.step(|node, now, effects| node.seen(watch, revision, &[], now, effects));
+    }
+
+    /// All that was decided of a partition was appended.
+    fn close(&mut self, partition: u32, epoch: u64) {
+        self.step(|node, now, effects| node.closed(partition, epoch, now, effects));
+        self.pass(20);
     }
 
     fn routes(&mut self) -> Vec<(u64, AskRoute)> {
@@ -197,12 +204,39 @@ fn entries_are_committed_in_batches_of_what_came_meanwhile() {
 }
 
 #[test]
+fn entries_that_come_late_are_written_once_the_node_is_sure() {
+    let mut pair = Pair::serving();
+    let epoch = pair.node.serves(0, pair.now).unwrap();
+    pair.is_cut = true;
+    pair.pass(4_100);
+    assert_eq!(pair.node.open_in(0), Some(epoch));
+    assert!(pair.node.valid_until() <= pair.now);
+    let mut seq = None;
+    pair.step(|node, now, effects| seq = node.append(0, epoch, b"e", now, effects));
+    assert_eq!(seq, Some(0));
+    pair.etcd.elect(pair.now);
+    pair.is_cut = false;
+    pair.pass(1_100);
+    assert!(pair.told.contains(&Effect::Committed { seq: 0 }));
+    // The same while it is closing, and not when it is handed over.
+    pair.step(|node, now, effects| node.spent(0, epoch, now, effects));
+    pair.step(|node, now, effects| seq = node.append(0, epoch, b"e", now, effects));
+    assert_eq!(seq, Some(1));
+    pair.close(0, epoch);
+    pair.step(|node, now, effects| seq = node.append(0, epoch, b"e", now, effects));
+    assert_eq!(seq, None);
+}
+
+#[test]
 fn a_hand_over_is_raised_epoch_by_epoch_when_fences_are_used_up() {
     let mut pair = Pair::serving();
     let epoch = pair.node.serves(0, pair.now).unwrap();
     pair.step(|node, now, effects| node.spent(0, epoch, now, effects));
-    assert_eq!(pair.told, [Effect::Close { partition: 0 }]);
+    let partition = 0;
+    assert_eq!(pair.told, [Effect::Close { partition, epoch }]);
     pair.pass(20);
+    assert_eq!(pair.node.serves(0, pair.now), None, "not closed yet");
+    pair.close(0, epoch);
     assert_eq!(pair.node.serves(0, pair.now), Some(epoch + 1));
 }
 
@@ -253,7 +287,7 @@ fn an_ask_of_another_node_counts_for_one_ownership() {
     ];
     assert_eq!(pair.routes(), routes);
     pair.step(|node, now, effects| node.spent(0, epoch, now, effects));
-    pair.pass(20);
+    pair.close(0, epoch);
     let epoch = epoch + 1;
     assert_eq!(pair.routes(), [(3, AskRoute::Here { epoch })]);
 }
@@ -306,6 +340,8 @@ fn batches_that_no_record_names_are_deleted() {
     let other = pair.node.serves(1, pair.now).unwrap();
     pair.step(|node, now, effects| node.spent(0, epoch, now, effects));
     pair.step(|node, now, effects| node.spent(1, other, now, effects));
+    pair.close(0, epoch);
+    pair.close(1, other);
     pair.pass(1_000);
     assert_eq!(log(&pair), 0);
     let snapshot = StoreTxn::reading(vec![KeyRange::prefix("/rideau/sim/snap/0/")]);

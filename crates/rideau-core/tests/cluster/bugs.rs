@@ -59,6 +59,7 @@ finds! {
     a_hand_over_that_is_given_up_is_found: Bug::Machine(Planted::ReopenedHandOver);
     an_ask_that_gets_two_routes_is_found: Bug::Machine(Planted::RoutedTwice);
     sections_of_any_epoch_are_found: Bug::SectionsOfAnyEpoch;
+    a_snapshot_that_is_named_early_is_found: Bug::Machine(Planted::NamedEarly);
     an_answer_for_a_later_keepalive_is_found: Bug::Machine(Planted::StreamKept);
 }
 

@@ -1,7 +1,7 @@
 //! One simulated process: the machine that ships, what it carries out for it, and a
 //! register for each partition it has.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use rideau_core::Instant;
 use rideau_core::cluster::{Cluster, Incarnation};
@@ -42,8 +42,12 @@ pub(crate) struct Process {
     pub(crate) asked: BTreeSet<u64>,
     pub(crate) reads: BTreeMap<u64, Read>,
     pub(crate) next_read: u64,
-    /// Answers that wait for a batch.
-    pub(crate) waiting: BTreeMap<u64, Vec<Reply>>,
+    /// What was decided and has not reached the machine yet, in order.
+    pub(crate) decided: VecDeque<Decided>,
+    /// The entries of each batch that is not written, by partition and number.
+    pub(crate) batches: BTreeMap<u64, Vec<(u32, u64)>>,
+    /// Answers that wait for an entry.
+    pub(crate) waiting: BTreeMap<(u32, u64), Vec<Reply>>,
     /// Asks that the machine has given no route yet.
     pub(crate) routed: BTreeMap<u64, Ask>,
     /// Asks that were tried a second time.
@@ -63,9 +67,32 @@ pub(crate) struct HostedPart {
     pub(crate) counter: u64,
     /// The partition's clock at an instant of the host's.
     pub(crate) clock: (u64, Instant),
-    /// The batches of reservations that are not written yet.
+    /// The entries of reservations that are not written yet, by fence.
     pub(crate) uncommitted: BTreeMap<u64, u64>,
+    /// The last entry that has reached the machine.
+    pub(crate) appended: u64,
+    /// The pieces of a snapshot that is being made for this epoch.
+    pub(crate) snapshot: Option<(u64, Vec<Vec<u8>>)>,
     pub(crate) spent: bool,
+}
+
+/// What a thread beside the one that decides hands to the machine.
+#[derive(Clone, Debug)]
+pub(crate) enum Decided {
+    Entry {
+        partition: u32,
+        epoch: u64,
+        entry: Entry,
+    },
+    Closed {
+        partition: u32,
+        epoch: u64,
+    },
+    Snapshot {
+        partition: u32,
+        epoch: u64,
+        chunks: Vec<Vec<u8>>,
+    },
 }
 
 /// A partition that is being read.
@@ -128,7 +155,7 @@ pub(crate) enum Did {
     Answer(Answer),
     /// This is the answer when the entry is written.
     Write(Entry, Answer),
-    /// This is the answer when that batch is written.
+    /// This is the answer when the entry with that number is written.
     Wait(u64, Answer),
     /// No fence of this epoch is left.
     Spent,
@@ -186,7 +213,7 @@ impl HostedPart {
                         fence: hold.fence,
                     };
                     return match self.uncommitted.get(&hold.fence) {
-                        Some(seq) => Did::Wait(*seq, granted),
+                        Some(number) => Did::Wait(*number, granted),
                         None => Did::Answer(granted),
                     };
                 }

@@ -18,6 +18,8 @@ pub(crate) struct Register {
     /// The last fence that was given.
     pub(crate) fence: u64,
     pub(crate) holds: BTreeMap<u64, Hold>,
+    /// The last entry about each value.
+    touched: [u64; VALUES as usize],
 }
 
 /// A value that is reserved.
@@ -80,14 +82,8 @@ impl Entry {
 impl Register {
     /// Apply an entry, or say what is wrong with it.
     pub(crate) fn apply(&mut self, entry: &Entry) -> Result<(), String> {
-        if entry.number != self.number + 1 {
-            return Err(format!(
-                "entry {} stands behind entry {}: one is twice in the log, or missing",
-                entry.number, self.number
-            ));
-        }
-        self.number = entry.number;
-        self.clock = self.clock.max(entry.clock);
+        self.count(entry)?;
+        self.touched[entry.value as usize] = entry.number;
         match entry.hold {
             Some(hold) => {
                 if hold.fence <= self.fence {
@@ -107,26 +103,70 @@ impl Register {
         Ok(())
     }
 
-    pub(crate) fn encode(&self) -> Vec<u8> {
-        let mut all = vec![self.number, self.clock, self.fence];
-        for (value, hold) in &self.holds {
-            all.extend([*value, hold.ask, hold.fence, hold.end]);
+    /// Apply an entry to what a snapshot showed, which may have it already.
+    pub(crate) fn replay(&mut self, entry: &Entry) -> Result<(), String> {
+        self.count(entry)?;
+        let fence = entry.hold.map_or(0, |hold| hold.fence);
+        self.fence = self.fence.max(fence);
+        let touched = &mut self.touched[entry.value as usize];
+        if *touched >= entry.number {
+            return Ok(());
+        }
+        *touched = entry.number;
+        match entry.hold {
+            Some(hold) => _ = self.holds.insert(entry.value, hold),
+            None => _ = self.holds.remove(&entry.value),
+        }
+        Ok(())
+    }
+
+    fn count(&mut self, entry: &Entry) -> Result<(), String> {
+        if entry.number != self.number + 1 {
+            return Err(format!(
+                "entry {} stands behind entry {}: one is twice in the log, or missing",
+                entry.number, self.number
+            ));
+        }
+        self.number = entry.number;
+        self.clock = self.clock.max(entry.clock);
+        Ok(())
+    }
+
+    /// The first piece of a snapshot, after so many entries.
+    pub(crate) fn head(&self, number: u64) -> Vec<u8> {
+        numbers_to_bytes(&[number, self.clock, self.fence])
+    }
+
+    /// The piece of a snapshot with one value, as it is now.
+    pub(crate) fn piece(&self, value: u64) -> Vec<u8> {
+        let touched = self.touched[value as usize];
+        let mut all = vec![value, touched];
+        if let Some(hold) = self.holds.get(&value) {
+            all.extend([hold.ask, hold.fence, hold.end]);
         }
         numbers_to_bytes(&all)
     }
 
-    pub(crate) fn decode(bytes: &[u8]) -> Self {
-        let all = numbers(bytes);
-        let holds = all[3..].chunks_exact(4).map(|hold| {
-            let [value, ask, fence, end] = [hold[0], hold[1], hold[2], hold[3]];
-            (value, Hold { ask, fence, end })
-        });
-        Self {
-            number: all[0],
-            clock: all[1],
-            fence: all[2],
-            holds: holds.collect(),
+    /// What the pieces of a snapshot show, each of its own moment.
+    pub(crate) fn decode<'a>(pieces: impl Iterator<Item = &'a [u8]>) -> Self {
+        let mut register = Self::default();
+        for (place, piece) in pieces.enumerate() {
+            match (place, &numbers(piece)[..]) {
+                (0, &[number, clock, fence]) => {
+                    register.number = number;
+                    register.clock = clock;
+                    register.fence = fence;
+                }
+                (_, &[value, touched, ref hold @ ..]) => {
+                    register.touched[value as usize] = touched;
+                    if let &[ask, fence, end] = hold {
+                        register.holds.insert(value, Hold { ask, fence, end });
+                    }
+                }
+                _ => panic!("a piece of a snapshot"),
+            }
         }
+        register
     }
 }
 

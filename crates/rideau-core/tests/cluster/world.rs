@@ -79,6 +79,14 @@ pub(crate) enum Event {
     ForwardTimeOut {
         ask: Ask,
     },
+    /// What was decided reaches the machine.
+    Commit,
+    /// One piece of a snapshot is made.
+    SnapshotPiece {
+        partition: u32,
+        epoch: u64,
+        piece: u64,
+    },
     WriteReply {
         reply: Reply,
     },
@@ -218,7 +226,6 @@ impl World {
         options.settle = Duration::from_millis(600);
         options.rank_wait = Duration::from_millis(800);
         options.move_wait = Duration::from_secs(4);
-        options.chunk_max = 64;
         options.segments_max = 2;
         options.snapshot_after = 16;
         options.log_max = 4_000;

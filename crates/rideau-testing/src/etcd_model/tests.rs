@@ -218,21 +218,28 @@ fn a_full_etcd_deletes_and_keeps_alive_but_puts_and_grants_nothing() {
         &[],
         vec![put("a", None), put("b", None)]
     )));
-    let full = StoreOutcome::Refused(StoreRefusal::NoSpace);
+    // The request that reaches the quota is done, and refused all the same.
+    let full = StoreOutcome::Unknown;
     assert_eq!(txn(&mut etcd, &[], vec![put("c", None)]), full);
+    assert!(etcd.key("c").is_some());
+    assert_eq!(txn(&mut etcd, &[], vec![put("d", None)]), full);
+    assert!(etcd.key("d").is_none());
     let ttl = Duration::from_secs(5);
     assert_eq!(etcd.call(&StoreRequest::GrantLease { ttl }, at(0)), full);
     assert_eq!(etcd.keep_alive(lease, at(0)), ttl);
     assert!(held(&txn(
         &mut etcd,
         &[],
-        vec![StoreOp::Delete(KeyRange::one("a"))]
+        vec![StoreOp::Delete(KeyRange {
+            from: "a".to_owned(),
+            to: "c".to_owned()
+        })]
     )));
     assert_eq!(
-        txn(&mut etcd, &[], vec![put("c", None)]),
+        txn(&mut etcd, &[], vec![put("d", None)]),
         full,
         "the alarm stays"
     );
     etcd.disarm();
-    assert!(held(&txn(&mut etcd, &[], vec![put("c", None)])));
+    assert!(held(&txn(&mut etcd, &[], vec![put("d", None)])));
 }
