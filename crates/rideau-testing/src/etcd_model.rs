@@ -283,7 +283,7 @@ impl EtcdModel {
         if added > 0 && self.alarm {
             return Err(StoreRefusal::NoSpace);
         }
-        Ok(self.used + added > self.quota)
+        Ok(added > 0 && self.used + added > self.quota)
     }
 
     fn put(&mut self, key: &str, value: &[u8], lease: Option<u64>, revision: u64) -> KeyValue {
