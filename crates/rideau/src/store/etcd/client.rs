@@ -9,6 +9,7 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, timeout_at};
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::client::Grpc;
+use tonic::metadata::MetadataValue;
 use tonic::transport::Channel;
 use tonic::{Request, Response, Status, Streaming};
 
@@ -342,7 +343,11 @@ async fn stream<C: EtcdCall>(
         let mut grpc = grpc(route).await?;
         // etcd answers nothing before the first request.
         let _ = requests.try_send(first);
-        let request = with_token(ReceiverStream::new(receiver), route);
+        let mut request = with_token(ReceiverStream::new(receiver), route);
+        // Without it a member that is cut off from the others serves a watch that shows
+        // nothing, and says that it is alive.
+        let has_leader = MetadataValue::from_static("true");
+        request.metadata_mut().insert("hasleader", has_leader);
         grpc.streaming(request, path::<C>(), CallCodec::<C>::new())
             .await
     };

@@ -15,12 +15,17 @@ use super::messages::{
 /// Every change of a range of keys from a revision on.
 ///
 /// A watch goes on after a failure: the next call of [`next`](Self::next) opens it again
-/// after the last revision that was given, so that none is missing and none comes twice.
+/// at the last revision that was given and skips that one, so that none is missing and none
+/// comes twice. etcd before 3.4.34 and 3.5.16 serves a watch that begins at the very revision
+/// that was compacted, and leaves the deletions of that revision out. Opened one revision
+/// earlier, such a watch is told that it was compacted.
 pub struct EtcdWatch {
     client: EtcdClient,
     range: KeyRange,
     /// Everything before it was given.
     from: i64,
+    /// The revision that the stream begins with, which is not given.
+    skipped: i64,
     /// A stream on its way. It outlives a caller that stops waiting: otherwise one that
     /// never waits for long would ask an endpoint that is stuck again and again.
     opening: Option<Opening>,
@@ -62,13 +67,15 @@ pub enum KeyChange {
 
 impl EtcdClient {
     /// Watches a range from a revision on, that one included, or from the first one there
-    /// was. Nothing is sent before the first call of [`next`](EtcdWatch::next).
+    /// was. The revision before must not be compacted, unless it was the last that was.
+    /// Nothing is sent before the first call of [`next`](EtcdWatch::next).
     pub fn watch(&self, range: KeyRange, from: i64) -> EtcdWatch {
         EtcdWatch {
             client: self.clone(),
             range,
             // With 0 etcd means now, and would mean a later now when it is opened again.
             from: from.max(1),
+            skipped: 0,
             opening: None,
             stream: None,
             ready: VecDeque::new(),
@@ -97,11 +104,15 @@ impl EtcdWatch {
                     };
                     let opened = self.opening.insert(opening).await;
                     self.opening = None;
+                    self.skipped = self.from - 1;
                     self.stream.insert(opened?)
                 }
             };
             let told = match stream.next().await {
-                Ok(reply) => read(reply, &mut self.from, &mut self.ready, stream),
+                Ok(reply) => {
+                    let at = (&mut self.from, self.skipped);
+                    read(reply, at, &mut self.ready, stream)
+                }
                 Err(error) => Err(error),
             };
             if let Err(error) = told {
@@ -143,7 +154,7 @@ impl EtcdWatch {
         let create = WatchCreateRequest {
             key: self.range.key.clone(),
             range_end: self.range.end.clone(),
-            start_revision: self.from,
+            start_revision: (self.from - 1).max(1),
             progress_notify: true,
         };
         WatchRequest {
@@ -160,10 +171,11 @@ impl fmt::Debug for EtcdWatch {
     }
 }
 
-/// Reads one message, which has whole revisions. `from` moves past them.
+/// Reads one message, which has whole revisions. `from` moves past them; `skipped` is not
+/// given.
 fn read(
     reply: WatchResponse,
-    from: &mut i64,
+    (from, skipped): (&mut i64, i64),
     ready: &mut VecDeque<Watched>,
     stream: &CallStream<WatchRequest>,
 ) -> Result<(), EtcdError> {
@@ -203,6 +215,7 @@ fn read(
                 revision: last,
                 changes,
             }) if *last == revision => changes.push(change),
+            _ if revision == skipped => continue,
             _ if revision < *from => return Err(unclear("revisions that go back")),
             _ => {
                 ready.push_back(Watched::Changed {
