@@ -214,6 +214,7 @@ impl Cluster {
         NodeRecord {
             id: self.id,
             weight: self.options.weight,
+            about: self.options.about.clone(),
         }
     }
 }

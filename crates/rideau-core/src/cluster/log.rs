@@ -4,6 +4,9 @@ use std::collections::VecDeque;
 
 use super::batch::LogBatch;
 
+/// What a section takes in a batch beside its entries, at most.
+const SECTION_MAX: usize = 24;
+
 /// Batches that are not written yet, and how far the log is written.
 #[derive(Clone, Debug, Default)]
 pub(super) struct BatchLog {
@@ -38,7 +41,7 @@ impl BatchLog {
         len_max: usize,
     ) -> u64 {
         let fits = |last: &&mut QueuedBatch| {
-            !last.sealed && last.batch.len() + entries.len() + 24 <= len_max
+            !last.sealed && last.batch.len() + entries.len() + SECTION_MAX <= len_max
         };
         if let Some(last) = self.queue.back_mut().filter(fits) {
             last.batch.push(partition, epoch, entries);
@@ -55,6 +58,14 @@ impl BatchLog {
             sent: false,
         });
         seq
+    }
+
+    /// Sections of these lengths are added next, and shall be in one batch.
+    pub(super) fn make_room(&mut self, lens: impl Iterator<Item = usize>, len_max: usize) {
+        let len: usize = lens.map(|len| len + SECTION_MAX).sum();
+        if let Some(last) = self.queue.back_mut() {
+            last.sealed |= last.batch.len() + len > len_max;
+        }
     }
 
     /// The number of a batch that has nothing of what was added so far, and all that is
@@ -156,6 +167,18 @@ mod tests {
         assert!(!log.commit(0));
         assert_eq!((log.written(), log.send(1)), (1, Some(1)));
         assert_eq!(log.batch(1).map(LogBatch::len), Some(17));
+    }
+
+    #[test]
+    fn what_is_added_together_is_in_one_batch_if_it_fits() {
+        let mut log = BatchLog::default();
+        assert_eq!(log.append(1, 1, &[0; 20], 200), 0);
+        log.make_room([20, 20].into_iter(), 200);
+        assert_eq!(log.append(2, 1, &[0; 20], 200), 0);
+        assert_eq!(log.append(3, 1, &[0; 20], 200), 0);
+        log.make_room([40, 20].into_iter(), 200);
+        assert_eq!(log.append(4, 1, &[0; 40], 200), 1);
+        assert_eq!(log.append(5, 1, &[0; 20], 200), 1);
     }
 
     #[test]

@@ -11,6 +11,7 @@ use crate::machine::Machine;
 use crate::rng::Rng;
 use crate::time::{Instant, nanos};
 
+use super::batch::LogSection;
 use super::effect::{Certainty, Effect, PeerMessage};
 use super::keys::ClusterKeys;
 use super::lease::{KeepAnswer, NodeLease};
@@ -276,17 +277,41 @@ impl Cluster {
         now: Instant,
         effects: &mut Vec<Effect>,
     ) -> Option<u64> {
-        let part = self.parts.get_mut(&partition);
-        let part = part.filter(|part| part.epoch == epoch && part.takes_entries());
-        let seq = part.map(|part| {
-            let len_max = self.options.batch_max;
-            let seq = self.log.append(partition, epoch, entries, len_max);
-            part.last = Some(seq);
-            part.entries += 1;
-            seq
-        });
+        let seq = self.log_entries(partition, epoch, entries);
         self.finish(now, effects);
         seq
+    }
+
+    /// The same for several partitions at once. What fits one batch is written in one.
+    pub fn append_all(
+        &mut self,
+        sections: &[LogSection],
+        now: Instant,
+        effects: &mut Vec<Effect>,
+    ) -> Vec<Option<u64>> {
+        let lens = sections.iter().map(|section| section.entries.len());
+        self.log.make_room(lens, self.options.batch_max);
+        let seqs = sections.iter().map(|section| {
+            let LogSection {
+                partition,
+                epoch,
+                entries,
+            } = section;
+            self.log_entries(*partition, *epoch, entries)
+        });
+        let seqs = seqs.collect();
+        self.finish(now, effects);
+        seqs
+    }
+
+    fn log_entries(&mut self, partition: u32, epoch: u64, entries: &[u8]) -> Option<u64> {
+        let part = self.parts.get_mut(&partition);
+        let part = part.filter(|part| part.epoch == epoch && part.takes_entries())?;
+        let len_max = self.options.batch_max;
+        let seq = self.log.append(partition, epoch, entries, len_max);
+        part.last = Some(seq);
+        part.entries += 1;
+        Some(seq)
     }
 
     /// All that was decided of a partition in this epoch was appended.

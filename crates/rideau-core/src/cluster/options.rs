@@ -11,6 +11,8 @@ pub struct Options {
     pub name: String,
     /// How much the node should own beside the others.
     pub weight: u32,
+    /// What else the node says of itself, in words of the shell.
+    pub about: String,
     /// How many partitions there are.
     pub partitions: u32,
     /// How long the node's key outlives its last keepalive.
@@ -45,6 +47,7 @@ impl Options {
             cluster: cluster.to_owned(),
             name: name.to_owned(),
             weight: 1,
+            about: String::new(),
             partitions: 64,
             lease: Duration::from_secs(5),
             settle: Duration::from_secs(3),

@@ -21,6 +21,8 @@ pub struct NodeRecord {
     pub id: u64,
     /// How much the node should own beside the others.
     pub weight: u32,
+    /// What else the node says of itself, in words of the shell.
+    pub about: String,
 }
 
 /// The value of a partition's key.
@@ -127,7 +129,7 @@ impl FromStr for Incarnation {
 
 impl fmt::Display for NodeRecord {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "1 {} {}", self.id, self.weight)
+        write!(f, "1 {} {} {}", self.id, self.weight, self.about)
     }
 }
 
@@ -135,10 +137,11 @@ impl FromStr for NodeRecord {
     type Err = BadRecord;
 
     fn from_str(text: &str) -> Result<Self, BadRecord> {
-        let [id, weight] = fields(text)?;
+        let [id, weight, about] = fields(text)?;
         Ok(Self {
             id: number(id)?,
             weight: number(weight)?,
+            about: about.to_owned(),
         })
     }
 }
@@ -263,8 +266,14 @@ mod tests {
             chunks: 2,
         });
         assert_eq!(record.to_string().parse(), Ok(record));
-        let node = NodeRecord { id: 9, weight: 1 };
-        assert_eq!(node.to_string().parse(), Ok(node));
+        for about in ["", "peers=10.0.0.1:7435 zone=a"] {
+            let node = NodeRecord {
+                id: 9,
+                weight: 1,
+                about: about.to_owned(),
+            };
+            assert_eq!(node.to_string().parse(), Ok(node));
+        }
         for bad in ["", "1 ", "2 7 n@1 - ", "1 7 n - ", "1 7 n@1 - x;"] {
             assert_eq!(bad.parse::<OwnerRecord>(), Err(BadRecord), "{bad}");
         }
