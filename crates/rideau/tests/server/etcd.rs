@@ -3,6 +3,7 @@
 mod process;
 
 use std::fs;
+use std::path::Path;
 use std::sync::{Arc, Weak};
 
 use process::{Folder, free_port, has_ended, start};
@@ -153,6 +154,27 @@ impl Server {
         self.process = Some(self.serve());
     }
 
+    /// A copy of what it has on disk. It must be down.
+    #[allow(dead_code, reason = "tests of nodes use it")]
+    pub(crate) fn back_up(&self) -> Folder {
+        assert!(self.process.is_none(), "it is down");
+        let backup = Folder::new("etcd-backup");
+        copy(
+            &self.folder.path().join("store"),
+            &backup.path().join("store"),
+        );
+        backup
+    }
+
+    /// Put a copy back. It must be down.
+    #[allow(dead_code, reason = "tests of nodes use it")]
+    pub(crate) fn restore(&self, backup: &Folder) {
+        assert!(self.process.is_none(), "it is down");
+        let store = self.folder.path().join("store");
+        fs::remove_dir_all(&store).expect("it is there");
+        copy(&backup.path().join("store"), &store);
+    }
+
     /// It stops where it is, with all its threads.
     pub(crate) async fn pause(&self) {
         let process = self.process.as_ref().expect("it runs").id();
@@ -205,6 +227,19 @@ pub(crate) fn patient(endpoints: impl IntoIterator<Item = String>) -> EtcdOption
     let mut options = EtcdOptions::plain(endpoints);
     (options.connect_timeout, options.timeout) = (PATIENCE / 4, PATIENCE / 2);
     options
+}
+
+#[allow(dead_code, reason = "tests of nodes use it")]
+fn copy(from: &Path, to: &Path) {
+    fs::create_dir(to).expect("a folder can be made");
+    for entry in fs::read_dir(from).expect("it is there") {
+        let entry = entry.expect("it can be read");
+        let (from, to) = (entry.path(), to.join(entry.file_name()));
+        match from.is_dir() {
+            true => copy(&from, &to),
+            false => _ = fs::copy(from, to).expect("a file can be copied"),
+        }
+    }
 }
 
 fn member(name: &str, port: u16) -> String {

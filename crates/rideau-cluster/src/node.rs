@@ -1,0 +1,294 @@
+//! A running node of a cluster on etcd.
+//!
+//! One thread drives `rideau_core::cluster::Cluster`, keeps the lease and speaks with etcd.
+//! A second one tells the host which partitions it has. All other threads look at atomics,
+//! or send the first thread what it needs to know.
+
+mod about;
+mod appends;
+mod boot_clock;
+mod driver;
+mod effects;
+mod error;
+mod events;
+mod folder;
+mod health;
+mod host_thread;
+mod housekeeping;
+mod load;
+mod log;
+mod meta;
+mod options;
+mod parts;
+mod room;
+mod serving;
+mod start;
+mod stopping;
+mod streams;
+mod view;
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use rideau::store::{PartitionHost, PartitionLog};
+use rideau_core::cluster::{AskRoute, DownReason, Incarnation, PeerMessage};
+use tokio::sync::{mpsc, oneshot, watch};
+
+pub use about::NodeAbout;
+pub use error::NodeError;
+pub use events::{NoPeers, NodeEvents, PeerSender};
+pub use meta::ClusterMade;
+pub use options::NodeOptions;
+pub use room::{RoomLevel, RoomView};
+pub use view::{NodeCounters, NodeRow, NodeTable, NodeView, PartitionRow, PartitionState};
+
+use driver::{Input, NodeShared};
+use log::NodeLog;
+use meta::ClusterMeta;
+use start::{NodeParts, Opened};
+
+/// A node of a cluster.
+///
+/// Dropping it ends the node as if the process were killed: its partitions are free for
+/// others when its lease has run out. [`stop`](Self::stop) gives them away first.
+pub struct ClusterNode {
+    inbox: mpsc::UnboundedSender<Input>,
+    shared: Arc<NodeShared>,
+    meta: ClusterMeta,
+    options: NodeOptions,
+    log: Arc<NodeLog>,
+    next_ask: AtomicU64,
+    /// What the thread waits for, until the node is started.
+    start: Mutex<Option<oneshot::Sender<NodeParts>>>,
+    /// Closed when the thread has ended.
+    ended: watch::Receiver<()>,
+}
+
+impl ClusterNode {
+    /// Takes the folder, connects to etcd and reads what the cluster was made with; makes it
+    /// if it is the first node. It waits as long as etcd does not answer.
+    ///
+    /// # Errors
+    ///
+    /// If the node does not fit the cluster, or another process has the folder.
+    pub async fn open(options: NodeOptions) -> Result<Self, NodeError> {
+        options.check()?;
+        let Opened {
+            inbox,
+            shared,
+            meta,
+            start,
+            ended,
+        } = start::open(options.clone()).await?;
+        let log = Arc::new(NodeLog::new(inbox.clone(), Arc::clone(&shared), &options));
+        Ok(Self {
+            inbox,
+            shared,
+            meta,
+            options,
+            log,
+            next_ask: AtomicU64::new(0),
+            start: Mutex::new(Some(start)),
+            ended,
+        })
+    }
+
+    /// Joins the cluster, in the background. The host gets the partitions that this node
+    /// comes to own. Only the first call counts.
+    pub fn start(
+        &self,
+        host: Arc<dyn PartitionHost>,
+        events: Arc<dyn NodeEvents>,
+        peers: Arc<dyn PeerSender>,
+    ) {
+        if let Some(start) = self.start.lock().take() {
+            let parts = NodeParts {
+                host,
+                events,
+                peers,
+            };
+            // If the thread has ended, there is nothing to start.
+            let _ = start.send(parts);
+        }
+    }
+
+    /// What the cluster was made with.
+    pub const fn made(&self) -> ClusterMade {
+        self.meta.made
+    }
+
+    /// The bytes that tickets of values are proved with. All nodes have the same.
+    pub const fn secret(&self) -> &[u8; 32] {
+        &self.meta.secret
+    }
+
+    /// What the node was opened with.
+    pub const fn options(&self) -> &NodeOptions {
+        &self.options
+    }
+
+    /// The log that the host writes to.
+    pub fn log(&self) -> Arc<dyn PartitionLog> {
+        Arc::clone(&self.log) as Arc<dyn PartitionLog>
+    }
+
+    /// The epoch in which this node may grant from a partition at this moment, if it may.
+    pub fn serves(&self, partition: u32) -> Option<u64> {
+        self.shared.serving.serves(partition)
+    }
+
+    /// For how long the node may rely on its lease; nothing if it is unsure.
+    pub fn valid_for(&self) -> Duration {
+        self.shared.serving.valid_for()
+    }
+
+    /// The newest reading of etcd's room. From [`RoomLevel::Refuse`] on, what makes etcd
+    /// grow is refused with this as the reason.
+    pub fn room(&self) -> RoomView {
+        self.shared.room.view()
+    }
+
+    /// The cluster as this node knows it.
+    pub fn table(&self) -> Arc<NodeTable> {
+        Arc::clone(&self.shared.table.read())
+    }
+
+    /// Where an ask for something in a partition goes, if that is known at once. If not,
+    /// [`route`](Self::route) waits for it.
+    pub fn route_now(&self, partition: u32) -> Option<AskRoute> {
+        if let Some(epoch) = self.serves(partition) {
+            return Some(AskRoute::Here { epoch });
+        }
+        let table = self.shared.table.read();
+        let (owner, epoch) = table.owner(partition)?;
+        let is_other = table.me.as_ref().is_some_and(|me| me != owner);
+        let to = owner.clone();
+        (is_other && table.links.contains(owner)).then_some(AskRoute::Hop { to, epoch })
+    }
+
+    /// Where a client's ask for something in a partition goes. It waits for an owner as long
+    /// as the client would, and at most for the node's patience.
+    pub async fn route(&self, partition: u32, wait: Option<Duration>) -> AskRoute {
+        if let Some(route) = self.route_now(partition) {
+            return route;
+        }
+        self.ask(|ask, reply| Input::Ask {
+            ask,
+            partition,
+            wait,
+            reply,
+        })
+        .await
+    }
+
+    /// Whether another node's ask is served here. That node takes this one for the owner
+    /// in this epoch.
+    pub async fn route_for_peer(&self, partition: u32, epoch: u64) -> AskRoute {
+        if self.serves(partition) == Some(epoch) {
+            return AskRoute::Here { epoch };
+        }
+        self.ask(|ask, reply| Input::AskByPeer {
+            ask,
+            partition,
+            epoch,
+            reply,
+        })
+        .await
+    }
+
+    async fn ask(&self, input: impl FnOnce(u64, oneshot::Sender<AskRoute>) -> Input) -> AskRoute {
+        let ask = self.next_ask.fetch_add(1, Ordering::Relaxed);
+        let (reply, routed) = oneshot::channel();
+        let _cancel = CancelledAsk { node: self, ask };
+        self.tell(input(ask, reply));
+        routed.await.unwrap_or(AskRoute::Down(DownReason::Lost))
+    }
+
+    /// There is a link to another node.
+    pub fn linked(&self, node: Incarnation) {
+        self.tell(Input::Linked(node));
+    }
+
+    /// The link to another node is gone.
+    pub fn unlinked(&self, node: Incarnation) {
+        self.tell(Input::Unlinked(node));
+    }
+
+    /// Another node said something.
+    pub fn heard(&self, from: Incarnation, message: PeerMessage) {
+        self.tell(Input::Heard { from, message });
+    }
+
+    /// The fences of this epoch of a partition are used up: the node raises it.
+    pub fn spent(&self, partition: u32, epoch: u64) {
+        self.tell(Input::Spent { partition, epoch });
+    }
+
+    /// What operators see. None if the node has ended.
+    pub async fn view(&self) -> Option<Box<NodeView>> {
+        let (reply, view) = oneshot::channel();
+        self.tell(Input::View(reply));
+        view.await.ok()
+    }
+
+    /// Gives away all that the node owns. It waits until that is done, without end if no
+    /// other node takes it.
+    pub async fn drain(&self) {
+        let (done, drained) = oneshot::channel();
+        self.tell(Input::Drain(done));
+        let _ = drained.await;
+    }
+
+    /// Gives away what the node owns within a time, then ends its lease: what is left is
+    /// free for others at once. The node has ended when this returns.
+    pub async fn stop(&self, within: Duration) {
+        // A node that was not started has no lease.
+        drop(self.start.lock().take());
+        let (done, stopped) = oneshot::channel();
+        self.tell(Input::Stop { within, done });
+        let _ = stopped.await;
+        self.ended().await;
+    }
+
+    /// Waits until the node has ended, and its folder is free.
+    pub fn ended(&self) -> impl Future<Output = ()> + Send + 'static + use<> {
+        let mut ended = self.ended.clone();
+        async move { while ended.changed().await.is_ok() {} }
+    }
+
+    /// A node that has ended needs to know nothing.
+    fn tell(&self, input: Input) {
+        let _ = self.inbox.send(input);
+    }
+}
+
+impl Drop for ClusterNode {
+    fn drop(&mut self) {
+        self.shared.serving.close_all();
+        self.tell(Input::Abandon);
+    }
+}
+
+impl fmt::Debug for ClusterNode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut shown = f.debug_struct("ClusterNode");
+        shown.field("name", &self.options.name);
+        shown.finish_non_exhaustive()
+    }
+}
+
+/// An ask that is not wanted any more when this is dropped. For one that has its route this
+/// does nothing.
+struct CancelledAsk<'a> {
+    node: &'a ClusterNode,
+    ask: u64,
+}
+
+impl Drop for CancelledAsk<'_> {
+    fn drop(&mut self) {
+        self.node.tell(Input::Cancel { ask: self.ask });
+    }
+}

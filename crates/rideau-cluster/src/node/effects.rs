@@ -1,0 +1,171 @@
+//! What the machine wants is begun here.
+
+use std::sync::atomic::Ordering;
+
+use rideau_core::cluster::{AskRoute, Certainty, Effect, Incarnation, ResignReason};
+
+use super::about::NodeAbout;
+use super::boot_clock;
+use super::driver::{Driver, Input};
+use super::error::NodeError;
+use super::host_thread::HostCall;
+use super::streams::{self, KeepAliveStream};
+use super::view::{NodeRow, NodeView, PartitionRow, PartitionState};
+
+impl Driver {
+    /// Begin what the machine wants. `is_same_life` says that no life of the node began or
+    /// ended in this step.
+    pub(super) fn perform(&mut self, effect: Effect, is_same_life: bool) {
+        match effect {
+            Effect::Remember { id } => self.remember(id),
+            Effect::Store { id, request } => {
+                let (client, inbox) = (self.client.clone(), self.sender.clone());
+                if let Some(stopping) = &mut self.stopping {
+                    stopping.asked(id, &request);
+                }
+                let seen = self.shared.revision.load(Ordering::Relaxed);
+                tokio::spawn(async move {
+                    let outcome = client.carry_out(request).await;
+                    let _ = inbox.send(Input::Stored { id, outcome, seen });
+                });
+            }
+            Effect::KeepAlive { stream, lease } => self.keep_alive(stream, lease),
+            Effect::Watch { watch, from } => {
+                let range = self.machine.keys().watched();
+                let inbox = self.sender.clone();
+                // The former ends first.
+                self.watch = None;
+                self.watch = streams::watch(&self.client, &range, (watch, from), self.lease, inbox);
+            }
+            Effect::Committed { seq } => {
+                let (now, appends) = (boot_clock::now(), &mut self.counters.appends);
+                self.appends
+                    .committed(seq, now, |waited| appends.record(waited));
+            }
+            Effect::Send { to, message } => self.peers.send(&to, message),
+            Effect::Route { ask, to } => self.route(ask, to),
+            Effect::Tell(certainty) => {
+                if certainty == Certainty::Lost {
+                    self.keepalive = None;
+                    self.watch = None;
+                    self.is_drained = false;
+                }
+                match certainty {
+                    Certainty::Sure => tracing::info!("the node is sure of its lease"),
+                    Certainty::Unsure => tracing::warn!("the node is not sure of its lease"),
+                    Certainty::Lost => tracing::warn!("this life of the node is over"),
+                }
+                self.certainty = certainty;
+                self.events.certainty_changed(certainty);
+            }
+            Effect::Drained => {
+                self.is_drained = true;
+                for done in self.drains.drain(..) {
+                    let _ = done.send(());
+                }
+            }
+            Effect::Resign(ResignReason::NameTaken) => {
+                let name = self.name.clone();
+                self.resign(&NodeError::NameTaken { name });
+            }
+            effect => self.perform_part(effect, is_same_life),
+        }
+    }
+
+    fn remember(&mut self, id: u64) {
+        let kept = self.folder.lock().remember(id);
+        if let Err(error) = kept {
+            // The next process of the folder cannot tell its own key then, and has to wait
+            // until the lease has run out.
+            tracing::warn!(%error, "the id of this life of the node is not kept");
+        }
+    }
+
+    fn keep_alive(&mut self, stream: u64, lease: u64) {
+        let is_it = |it: &&KeepAliveStream| it.is(stream, lease);
+        if self.keepalive.as_ref().filter(is_it).is_none() {
+            // The former ends first.
+            self.keepalive = None;
+            let inbox = self.sender.clone();
+            let timeout = self.lease / 5;
+            self.keepalive = KeepAliveStream::open(&self.client, (stream, lease), timeout, inbox);
+        }
+        if let Some(keepalive) = &self.keepalive {
+            keepalive.send();
+        }
+    }
+
+    fn route(&mut self, ask: u64, to: AskRoute) {
+        let Some((partition, reply)) = self.asks.remove(&ask) else {
+            return;
+        };
+        let is_here = matches!(to, AskRoute::Here { .. });
+        if is_here && self.shared.serving.is_beginning(partition) {
+            self.call(HostCall::Route { reply, to });
+        } else {
+            // An asker that is gone needs no answer.
+            let _ = reply.send(to);
+        }
+    }
+
+    /// The node cannot be part of the cluster.
+    pub(super) fn resign(&mut self, error: &NodeError) {
+        if self.has_resigned {
+            return;
+        }
+        self.has_resigned = true;
+        tracing::error!(%error, "the node gives up");
+        self.step(|machine, now, effects| machine.stop(now, effects));
+        self.shared.serving.close_all();
+        self.events.resigned(error);
+    }
+
+    pub(super) fn view(&self) -> NodeView {
+        let now = boot_clock::now();
+        let table = self.machine.table();
+        let partitions = table.owners().map(|(partition, row)| {
+            let record = row.record.as_ref();
+            let owner = record.map(|record| record.owner.clone());
+            let owner = owner.filter(|owner| table.is_live(owner));
+            let held = self.parts.held.get(&partition);
+            let state = match (held, &owner) {
+                (Some(held), _) => held.state.clone(),
+                (None, Some(_)) => PartitionState::Elsewhere,
+                (None, None) => PartitionState::NoOwner,
+            };
+            PartitionRow {
+                partition,
+                owner,
+                epoch: record.map_or(0, |record| record.epoch),
+                state,
+            }
+        });
+        let partitions: Vec<_> = partitions.collect();
+        let nodes = table.nodes().iter().map(|(name, known)| {
+            let node = Incarnation::new(name, known.fence);
+            let is_its = |row: &&PartitionRow| row.owner.as_ref() == Some(&node);
+            let owned = partitions.iter().filter(is_its).count();
+            NodeRow {
+                about: NodeAbout::parse(&known.record.about),
+                weight: known.record.weight,
+                is_draining: table.is_draining(name),
+                is_linked: self.links.contains(&node),
+                partitions: u32::try_from(owned).unwrap_or(u32::MAX),
+                age: now.since(known.since),
+                node,
+            }
+        });
+        NodeView {
+            me: self.machine.incarnation().cloned(),
+            certainty: self.certainty,
+            keepalive_age: self.kept_at.map(|at| now.since(at)),
+            valid_for: self.shared.serving.valid_for(),
+            revision: table.revision(),
+            nodes: nodes.collect(),
+            partitions,
+            parked: self.machine.parked(),
+            counters: self.counters.clone(),
+            room: self.shared.room.view(),
+        }
+    }
+}

@@ -1,0 +1,107 @@
+//! Why a node cannot be part of its cluster.
+
+use std::error::Error;
+use std::fmt;
+use std::io;
+use std::path::PathBuf;
+
+use rideau::store::etcd::EtcdError;
+
+/// Why a node does not start, or had to give up. Trying again does not help.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum NodeError {
+    /// The options make no sense.
+    Options(String),
+    /// The folder cannot be used.
+    Folder {
+        /// Where it is.
+        path: PathBuf,
+        /// What the system says.
+        error: io::Error,
+    },
+    /// Another process has the folder.
+    FolderTaken(PathBuf),
+    /// etcd refuses.
+    Etcd(EtcdError),
+    /// The cluster was made with another number of partitions, or other stripes.
+    OtherPartitions {
+        /// What it was made with: how many, and the stripe.
+        made: (u32, u32),
+        /// What the options have.
+        wanted: (u32, u32),
+    },
+    /// What is stored has a format that this version does not know.
+    Format {
+        /// The format that is stored, as far as it can be read.
+        stored: String,
+        /// The newest format that this version knows.
+        known: u32,
+    },
+    /// Another node has this name.
+    NameTaken {
+        /// The name.
+        name: String,
+    },
+    /// etcd was restored from a backup, or is another one.
+    Restored {
+        /// What was seen, and what is there now.
+        said: String,
+    },
+    /// The node's thread has ended.
+    Ended,
+}
+
+impl fmt::Display for NodeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Options(said) => write!(f, "the options of the node: {said}"),
+            Self::Folder { path, error } => {
+                write!(f, "the folder of the node, {}: {error}", path.display())
+            }
+            Self::FolderTaken(path) => write!(
+                f,
+                "another process uses the folder {}; give each node a folder of its own",
+                path.display()
+            ),
+            Self::Etcd(error) => error.fmt(f),
+            Self::OtherPartitions { made, wanted } => write!(
+                f,
+                "the cluster was made with {} partitions and stripe {}, and the config has {} \
+                 and {}; these cannot be changed, so correct the config",
+                made.0, made.1, wanted.0, wanted.1
+            ),
+            Self::Format { stored, known } => write!(
+                f,
+                "the cluster is stored in format {stored}, and this version knows formats up to \
+                 {known}; start a version that knows it"
+            ),
+            Self::NameTaken { name } => write!(
+                f,
+                "another node of the cluster is called {name}; give each node a name of its own"
+            ),
+            Self::Restored { said } => write!(
+                f,
+                "{said}: etcd was restored from a backup, or is another one, so what was \
+                 reserved since then is not known; see `rideau cluster accept-restore`"
+            ),
+            Self::Ended => f.write_str("the node has ended"),
+        }
+    }
+}
+
+impl Error for NodeError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        match self {
+            Self::Folder { error, .. } => Some(error),
+            Self::Etcd(error) => Some(error),
+            _ => None,
+        }
+    }
+}
+
+impl From<EtcdError> for NodeError {
+    fn from(error: EtcdError) -> Self {
+        Self::Etcd(error)
+    }
+}
