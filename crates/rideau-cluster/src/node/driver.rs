@@ -228,7 +228,11 @@ impl Driver {
             self.counters.lives += u64::from(me.is_some());
         }
         for effect in effects {
-            tracing::debug!(?effect);
+            match &effect {
+                // It may have a whole batch.
+                Effect::Store { id, .. } => tracing::debug!(id, "a request to etcd"),
+                effect => tracing::debug!(?effect),
+            }
             self.perform(effect, me.is_some() && me == before);
         }
         let revision = self.machine.table().revision();
@@ -404,6 +408,9 @@ impl Driver {
     /// Let others read what is known now.
     fn publish(&mut self) {
         self.is_stale = false;
+        let owners = self.machine.table();
+        let may_live = |node: &Incarnation| owners.is_live(node) || node.fence > owners.revision();
+        self.links.retain(may_live);
         let table = Arc::new(NodeTable {
             me: self.machine.incarnation().cloned(),
             owners: self.machine.table().clone(),

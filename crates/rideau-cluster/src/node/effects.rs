@@ -2,7 +2,10 @@
 
 use std::sync::atomic::Ordering;
 
-use rideau_core::cluster::{AskRoute, Certainty, Effect, Incarnation, ResignReason};
+use rideau::store::etcd::{EtcdRead, KeyRange};
+use rideau_core::cluster::{
+    AskRoute, Certainty, Effect, Incarnation, NodeRecord, ResignReason, StoreRequest,
+};
 
 use super::about::NodeAbout;
 use super::boot_clock;
@@ -18,17 +21,7 @@ impl Driver {
     pub(super) fn perform(&mut self, effect: Effect, is_same_life: bool) {
         match effect {
             Effect::Remember { id } => self.remember(id),
-            Effect::Store { id, request } => {
-                let (client, inbox) = (self.client.clone(), self.sender.clone());
-                if let Some(stopping) = &mut self.stopping {
-                    stopping.asked(id, &request);
-                }
-                let seen = self.shared.revision.load(Ordering::Relaxed);
-                tokio::spawn(async move {
-                    let outcome = client.carry_out(request).await;
-                    let _ = inbox.send(Input::Stored { id, outcome, seen });
-                });
-            }
+            Effect::Store { id, request } => self.store(id, request),
             Effect::KeepAlive { stream, lease } => self.keep_alive(stream, lease),
             Effect::Watch { watch, from } => {
                 let range = self.machine.keys().watched();
@@ -64,12 +57,40 @@ impl Driver {
                     let _ = done.send(());
                 }
             }
-            Effect::Resign(ResignReason::NameTaken) => {
-                let name = self.name.clone();
-                self.resign(&NodeError::NameTaken { name });
-            }
+            Effect::Resign(ResignReason::NameTaken) => self.name_is_taken(),
             effect => self.perform_part(effect, is_same_life),
         }
+    }
+
+    fn store(&mut self, id: u64, request: StoreRequest) {
+        let is_revoking = matches!(request, StoreRequest::RevokeLease { .. });
+        if is_revoking && self.has_resigned {
+            // Holders may rely on the lease for a while. It ends by itself.
+            return;
+        }
+        if let Some(stopping) = &mut self.stopping {
+            stopping.asked(id, &request);
+        }
+        let (client, inbox) = (self.client.clone(), self.sender.clone());
+        let seen = self.shared.revision.load(Ordering::Relaxed);
+        tokio::spawn(async move {
+            let outcome = client.carry_out(request).await;
+            let _ = inbox.send(Input::Stored { id, outcome, seen });
+        });
+    }
+
+    /// Give up, and say where the other node is.
+    fn name_is_taken(&self) {
+        let (client, inbox) = (self.client.clone(), self.sender.clone());
+        let (name, key) = (self.name.clone(), self.machine.keys().node(&self.name));
+        tokio::spawn(async move {
+            let found = client.read(EtcdRead::newest(KeyRange::key(key))).await;
+            let keys = found.map(|found| found.keys).unwrap_or_default();
+            let record = keys.first().map(|key| String::from_utf8_lossy(&key.value));
+            let record = record.and_then(|text| text.parse::<NodeRecord>().ok());
+            let about = record.map(|record| Box::new(NodeAbout::parse(&record.about)));
+            let _ = inbox.send(Input::Resign(NodeError::NameTaken { name, about }));
+        });
     }
 
     fn remember(&mut self, id: u64) {

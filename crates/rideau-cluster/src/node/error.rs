@@ -7,6 +7,8 @@ use std::path::PathBuf;
 
 use rideau::store::etcd::EtcdError;
 
+use super::about::NodeAbout;
+
 /// Why a node does not start, or had to give up. Trying again does not help.
 #[derive(Debug)]
 #[non_exhaustive]
@@ -42,12 +44,16 @@ pub enum NodeError {
     NameTaken {
         /// The name.
         name: String,
+        /// What that node says of itself, if it is still there.
+        about: Option<Box<NodeAbout>>,
     },
     /// etcd was restored from a backup, or is another one.
     Restored {
         /// What was seen, and what is there now.
         said: String,
     },
+    /// The host of the partitions has panicked.
+    HostFailed,
     /// The node's thread has ended.
     Ended,
 }
@@ -76,15 +82,19 @@ impl fmt::Display for NodeError {
                 "the cluster is stored in format {stored}, and this version knows formats up to \
                  {known}; start a version that knows it"
             ),
-            Self::NameTaken { name } => write!(
-                f,
-                "another node of the cluster is called {name}; give each node a name of its own"
-            ),
+            Self::NameTaken { name, about } => {
+                write!(f, "another node of the cluster is called {name}")?;
+                if let Some(about) = about {
+                    write!(f, " and lives at {:?}", about.peers)?;
+                }
+                f.write_str("; give each node a name of its own")
+            }
             Self::Restored { said } => write!(
                 f,
                 "{said}: etcd was restored from a backup, or is another one, so what was \
                  reserved since then is not known; see `rideau cluster accept-restore`"
             ),
+            Self::HostFailed => f.write_str("what keeps the partitions of the node has panicked"),
             Self::Ended => f.write_str("the node has ended"),
         }
     }

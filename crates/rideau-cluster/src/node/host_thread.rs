@@ -13,6 +13,7 @@ use rideau_core::cluster::AskRoute;
 use tokio::sync::{mpsc, oneshot};
 
 use super::driver::Input;
+use super::error::NodeError;
 use super::load::LoadedPieces;
 use super::serving::ServingTable;
 
@@ -54,8 +55,20 @@ pub(super) fn start(
 ) -> io::Result<Sender<HostCall>> {
     let (calls, receiver) = channel();
     let thread = thread::Builder::new().name("rideau-parts".to_owned());
-    thread.spawn(move || run(&*host, &serving, &inbox, &receiver))?;
+    thread.spawn(move || {
+        let inbox = EndNotice(inbox);
+        run(&*host, &serving, &inbox.0, &receiver);
+    })?;
     Ok(calls)
+}
+
+/// Tells the node that the thread has ended: by a panic of the host, if the node runs.
+struct EndNotice(mpsc::UnboundedSender<Input>);
+
+impl Drop for EndNotice {
+    fn drop(&mut self) {
+        let _ = self.0.send(Input::Resign(NodeError::HostFailed));
+    }
 }
 
 fn run(

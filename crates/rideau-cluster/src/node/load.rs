@@ -13,8 +13,12 @@ use rideau_core::cluster::{self, ClusterKeys, Incarnation, LogBatch, Segment, Sn
 use tokio::task::spawn_blocking;
 use tokio::time::sleep;
 
-/// How many keys are read at once. Each has up to 256 KiB.
-const PAGE: u32 = 16;
+/// How many keys are read at once, at least. Each has up to 256 KiB.
+const PAGE_MIN: u32 = 16;
+/// How many keys are read at once, at most.
+const PAGE_MAX: u32 = 8_192;
+/// About so many bytes are read at once.
+const PAGE_LEN: usize = 4 << 20;
 /// A read that failed is repeated after this long.
 const RETRY: Duration = Duration::from_millis(200);
 
@@ -180,6 +184,8 @@ struct Pages {
     from: String,
     to: String,
     is_over: bool,
+    /// How many keys are read next.
+    keys_max: u32,
 }
 
 impl Pages {
@@ -188,6 +194,7 @@ impl Pages {
             is_over: range.from >= range.to,
             from: range.from,
             to: range.to,
+            keys_max: PAGE_MIN,
         }
     }
 
@@ -199,7 +206,7 @@ impl Pages {
         let fence = i64::try_from(*fence).unwrap_or(i64::MAX);
         let found = loop {
             let mut read = EtcdRead::newest(KeyRange::between(self.from.clone(), self.to.clone()));
-            read.keys_max = PAGE;
+            read.keys_max = self.keys_max;
             let txn = Txn::new()
                 .when(key.clone(), KeyStamp::Created, fence)
                 .then(TxnOp::Read(read));
@@ -212,8 +219,11 @@ impl Pages {
                 }
                 Err(error) => tracing::debug!(%error, "a partition cannot be read now"),
             }
+            // It may have been more than a reply can have.
+            self.keys_max = PAGE_MIN;
             sleep(RETRY).await;
         };
+        self.keys_max = next_page(self.keys_max, &found.keys);
         let last = found.keys.last().map(|key| key.key.to_vec());
         let last = last.and_then(|key| String::from_utf8(key).ok());
         match last {
@@ -222,6 +232,16 @@ impl Pages {
         }
         Ok(Some(found.keys))
     }
+}
+
+/// How many keys to read next, by how long these were.
+fn next_page(keys_max: u32, keys: &[EtcdKey]) -> u32 {
+    let len: usize = keys.iter().map(|key| key.value.len()).sum();
+    let next = match len {
+        0..PAGE_LEN => keys_max.saturating_mul(2),
+        _ => keys_max / 2,
+    };
+    next.clamp(PAGE_MIN, PAGE_MAX)
 }
 
 /// Of each batch its number, and of each wanted segment what is in it.

@@ -2,17 +2,21 @@
 
 use std::collections::BTreeMap;
 use std::env;
-use std::io::{BufRead, BufReader, Lines};
+use std::io::{BufRead, BufReader};
 use std::path::Path;
-use std::process::{ChildStdout, Stdio};
+use std::process::Stdio;
 use std::sync::Arc;
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
 
+use parking_lot::Mutex;
 use rideau_cluster::{ClusterNode, NoPeers};
-use rideau_testing::{Running, Start, command};
+use rideau_testing::{Running, Signal, Start, command, signal};
 
 use crate::host::{RegisterHost, Write};
 use crate::links::LocalLinks;
 use crate::rig::{PARTITIONS, options};
+use crate::server::until;
 
 const NAME: &str = "RIDEAU_NODE_NAME";
 const FOLDER: &str = "RIDEAU_NODE_FOLDER";
@@ -23,7 +27,9 @@ const WRITTEN: &str = "written:";
 /// A process with a node that writes until it is killed.
 pub(crate) struct Child {
     process: Running,
-    lines: Lines<BufReader<ChildStdout>>,
+    /// Reads all the time: a process that cannot write to its output would stop.
+    reader: Option<JoinHandle<()>>,
+    heard: Arc<Mutex<Vec<Write>>>,
 }
 
 impl Child {
@@ -37,28 +43,44 @@ impl Child {
             .stdout(Stdio::piped());
         let mut process = command.start();
         let output = process.stdout.take().unwrap();
+        let heard = Arc::new(Mutex::new(Vec::new()));
+        let hears = Arc::clone(&heard);
+        let reader = thread::spawn(move || {
+            for line in BufReader::new(output).lines().map_while(Result::ok) {
+                hears.lock().extend(parse(&line));
+            }
+        });
         Self {
             process,
-            lines: BufReader::new(output).lines(),
+            reader: Some(reader),
+            heard,
         }
     }
 
-    /// Read until it has told of that many writes.
-    pub(crate) fn hear(&mut self, count: usize) -> Vec<Write> {
-        let lines = self.lines.by_ref().map(Result::unwrap);
-        let heard: Vec<_> = lines.filter_map(|line| parse(&line)).take(count).collect();
-        assert_eq!(heard.len(), count, "the process has ended");
-        heard
+    /// Wait until it has told of that many writes more.
+    pub(crate) async fn until_written(&self, more: usize) {
+        let before = self.heard.lock().len();
+        until("the other process has written", async || {
+            self.heard.lock().len() >= before + more
+        })
+        .await;
     }
 
-    pub(crate) fn kill(&mut self) {
+    /// It stops where it is, until it is told to go on.
+    pub(crate) fn pause(&self) {
+        signal(self.process.id(), Signal::STOP);
+    }
+
+    /// It goes on.
+    pub(crate) fn resume(&self) {
+        signal(self.process.id(), Signal::CONT);
+    }
+
+    /// Kill it, and return all that it told.
+    pub(crate) fn kill(mut self) -> Vec<Write> {
         self.process.end();
-    }
-
-    /// What it told before it was killed.
-    pub(crate) fn hear_rest(&mut self) -> Vec<Write> {
-        let lines = self.lines.by_ref().map_while(Result::ok);
-        lines.filter_map(|line| parse(&line)).collect()
+        self.reader.take().unwrap().join().unwrap();
+        self.heard.lock().clone()
     }
 }
 
@@ -107,7 +129,7 @@ fn write_for_ever(host: &RegisterHost) {
                     println!("{WRITTEN} {partition} {key} {} .", write.fence);
                 }
             } else {
-                std::thread::sleep(std::time::Duration::from_millis(1));
+                thread::sleep(Duration::from_millis(1));
             }
         }
     }

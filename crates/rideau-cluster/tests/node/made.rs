@@ -39,14 +39,19 @@ async fn a_node_that_does_not_fit_the_cluster_says_why() {
 async fn the_second_node_with_a_name_gives_up() {
     let server = Server::start().await;
     let rig = Rig::new(vec![server.address()]);
-    let one = rig.start("n1").await;
-    rig.until_all_serve().await;
     let mut options = rig.options("n1");
+    options.about.peers = "10.0.0.11:7435".to_owned();
+    let one = rig.try_start(options.clone()).await.unwrap();
+    rig.nodes.lock().insert("n1".to_owned(), one.clone());
+    rig.until_all_serve().await;
     options.folder = rig.folder("other");
     let other = rig.try_start(options).await.unwrap();
     until("it gives up", async || other.end.resigned.lock().is_some()).await;
     let said = other.end.resigned.lock().clone().unwrap();
-    assert!(said.contains("n1"), "{said}");
+    assert!(
+        said.contains("n1") && said.contains("10.0.0.11:7435"),
+        "{said}"
+    );
     rig.until_all_serve().await;
     assert_eq!(one.view().await.counters.lives, 1);
 }

@@ -246,12 +246,12 @@ impl Written {
         false
     }
 
-    /// In each partition, later keys have larger fences.
+    /// In each partition, later keys of one process have larger fences.
     fn check_fences(&self) {
-        let mut last: BTreeMap<u32, (u64, u64)> = BTreeMap::new();
+        let mut last = BTreeMap::new();
         for write in self.acknowledged.lock().iter() {
             let now = (write.key, write.fence);
-            if let Some(before) = last.insert(write.partition, now) {
+            if let Some(before) = last.insert((write.partition, write.key >> 32), now) {
                 assert!(before.1 < now.1, "{write:?} comes after {before:?}");
             }
         }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use crate::child::Child;
 use crate::rig::{PARTITIONS, Rig};
 use crate::server::{Server, until};
 
@@ -24,6 +25,32 @@ async fn the_partitions_of_a_dead_node_are_taken_over() {
     rig.check().await;
     assert_eq!(two.host.served().len(), 8);
     assert_eq!(two.view().await.counters.takeovers, u64::from(PARTITIONS));
+}
+
+#[tokio::test]
+async fn a_process_that_was_paused_acknowledges_nothing_that_is_lost() {
+    let server = Server::start().await;
+    let mut rig = Rig::new(vec![server.address()]);
+    rig.has_links = false;
+    let child = Child::start("n1", &rig.folder("n1"), &server.address());
+    child.until_written(50).await;
+    rig.start("n2").await;
+    for _ in 0..2 {
+        child.pause();
+        // All that the child had is taken over when its lease has run out.
+        rig.until_all_serve().await;
+        let writer = rig.write();
+        rig.until_written(50).await;
+        child.resume();
+        rig.until_written(50).await;
+        writer.stop().await;
+        // Its next life gets the partitions back.
+        rig.kill("n2").await;
+        child.until_written(50).await;
+        rig.start("n2").await;
+    }
+    rig.written.add(child.kill());
+    rig.check().await;
 }
 
 #[tokio::test]
