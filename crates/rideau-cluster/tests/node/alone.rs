@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use rideau_cluster::PartitionState;
+use rideau::store::etcd::{EtcdRead, KeyRange, Txn, TxnOp};
+use rideau_cluster::{PartitionRow, PartitionState};
 use rideau_core::cluster::Certainty;
 use tokio::time::sleep;
 
@@ -29,7 +30,7 @@ async fn a_node_has_after_a_restart_what_it_had_before() {
             node.view().await.keepalive_age.is_some()
         })
         .await;
-        let serving = |row: &&rideau_cluster::PartitionRow| row.state == PartitionState::Serving;
+        let serving = |row: &&PartitionRow| row.state == PartitionState::Serving;
         assert_eq!(view.partitions.iter().filter(serving).count(), 8);
         drop(node);
         match round {
@@ -125,6 +126,69 @@ async fn a_node_goes_on_when_the_leader_of_three_members_is_killed() {
     rig.check().await;
     // An election extends all leases.
     assert_eq!(node.view().await.counters.lives, 1);
+}
+
+#[tokio::test]
+async fn a_partition_that_cannot_be_read_is_not_served_until_it_can() {
+    let server = Server::start().await;
+    let rig = Rig::new(vec![server.address()]);
+    rig.start("n1").await;
+    rig.until_all_serve().await;
+    // One batch with sections of two partitions, and more without them.
+    let written = rig.node("n1").host.write(&[(2, 1), (5, 1)]).unwrap();
+    rig.written.add(written);
+    for partition in [0, 1, 3, 4, 6, 7] {
+        let written = rig.node("n1").host.write(&[(partition, 1)]).unwrap();
+        rig.written.add(written);
+    }
+    rig.kill("n1").await;
+    let client = server.client().await;
+    let all = EtcdRead::newest(KeyRange::prefix("/rideau/test/log/"));
+    let batch = client.read(all).await.unwrap().keys.swap_remove(0);
+    let mut damaged = batch.value.to_vec();
+    *damaged.last_mut().unwrap() ^= 1;
+    let put = |value: Vec<u8>| Txn::new().then(TxnOp::put(batch.key.clone(), value));
+    client.txn(put(damaged)).await.unwrap();
+
+    let node = rig.start("n1").await;
+    // All partitions were in the same log, so all of them wait.
+    until("the damage is found", async || {
+        let view = node.view().await;
+        let failed = |row: &PartitionRow| matches!(row.state, PartitionState::LoadFailed(_));
+        view.partitions.iter().all(failed) && view.counters.loads_failed >= 8
+    })
+    .await;
+    assert_eq!(rig.served().len(), 0);
+    client.txn(put(batch.value.to_vec())).await.unwrap();
+    rig.check().await;
+}
+
+#[tokio::test]
+async fn a_node_that_has_no_fences_left_goes_on_in_a_new_epoch() {
+    let server = Server::start().await;
+    let rig = Rig::new(vec![server.address()]);
+    let node = rig.start("n1").await;
+    rig.until_all_serve().await;
+    let writer = rig.write();
+    for partition in [3, 3, 6] {
+        rig.until_written(20).await;
+        let epoch = node.node.table().owner(partition).unwrap().1;
+        node.node.spent(partition, epoch);
+        until("the epoch is raised", async || {
+            let serves = node.node.serves(partition);
+            serves.is_some_and(|serves| serves > epoch)
+        })
+        .await;
+    }
+    rig.until_written(20).await;
+    writer.stop().await;
+    rig.check().await;
+    let view = node.view().await;
+    assert_eq!((view.counters.lives, view.counters.moves_out), (1, 0));
+    drop(node);
+    rig.kill("n1").await;
+    rig.start("n1").await;
+    rig.check().await;
 }
 
 async fn leader_of(servers: &[Server]) -> usize {
