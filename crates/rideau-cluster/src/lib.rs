@@ -3,3 +3,11 @@
 //! `rideau_core::cluster` decides. This crate carries out what it decides: requests to etcd,
 //! the lease, the watch, and the connections between nodes. It knows no command and nothing
 //! of what is in a partition.
+
+mod links;
+
+pub use links::{
+    BadPeerTls, BadSecret, LINK_VERSIONS, LinkError, LinkEvent, LinkLimits, LinkMessage,
+    LinkOptions, LinkSecret, LinkStats, LinkTimes, MESSAGE_MAX, PeerAnswer, PeerAsk, PeerLinks,
+    PeerStats, PeerTls, PendingAnswer, RefusalReason, ServeAsks, ServedAnswer,
+};
