@@ -382,7 +382,7 @@ impl Drop for PendingAnswer {
         // The answer may come at the same moment: closed, it cannot come any more.
         self.answer.close();
         if let Ok(Ok(answer)) = self.answer.try_recv() {
-            self.shared.server.unclaimed(&self.peer.node, answer);
+            self.shared.unclaimed(&self.peer.node, answer);
             return;
         }
         self.peer.traffic().out.abandon(self.id);

@@ -179,8 +179,9 @@ fn open(shared: &LinksShared, peer: &LinkedPeer) {
     traffic.out.control(&Frame::Ping { seq });
     drop(traffic);
     peer.wake.notify_one();
-    count(&peer.counts.links, 1);
+    let former = peer.counts.links.fetch_add(1, Ordering::Relaxed);
     count(&shared.totals.links, 1);
+    count(&shared.totals.reconnects, u64::from(former > 0));
     count(&shared.totals.links_now, 1);
     tracing::info!(peer = %peer.node, "link up");
 }
@@ -208,7 +209,7 @@ async fn act(
             if let Some(asked) = asked
                 && let Err(Ok(unclaimed)) = asked.send(Ok(answer))
             {
-                shared.server.unclaimed(&peer.node, unclaimed);
+                shared.unclaimed(&peer.node, unclaimed);
             }
         }
         Frame::Cancel { id, .. } => serve::cancel(shared, peer, id),
@@ -286,9 +287,9 @@ impl LinkEnd {
     /// What the peer is told, if that can be of use to it.
     fn goodbye(&self) -> Option<String> {
         match self {
-            Self::Closed(_) | Self::Dead | Self::Slow | Self::Told(_) => None,
+            Self::Closed(_) | Self::Dead | Self::Slow | Self::Superseded | Self::Told(_) => None,
             Self::Stopped(reason) => Some(reason.clone()),
-            Self::Bad(_) | Self::Flood | Self::Superseded | Self::Gone => Some(self.to_string()),
+            Self::Bad(_) | Self::Flood | Self::Gone => Some(self.to_string()),
         }
     }
 }

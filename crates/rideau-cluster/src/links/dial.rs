@@ -106,8 +106,10 @@ async fn dial(
             ..
         } = connection;
         let handshake = shared.handshake(channel);
-        handshake.dial(&peer.node, number, reader, writer).await?;
-        Ok(peer.claim(number).await?)
+        let version = handshake.dial(&peer.node, number, reader, writer).await?;
+        let slot = peer.claim(number).await?;
+        peer.speaks(version);
+        Ok(slot)
     });
     let greeted = greeted.await.unwrap_or_else(|_| Err(late()));
     match (greeted, made) {
@@ -177,10 +179,11 @@ async fn accept(shared: &LinksShared, stream: TcpStream, address: SocketAddr) ->
             true => check_certificate(certificates.as_deref(), &hello.from),
             false => Ok(()),
         };
-        let (hello, _) = handshake.accept(reader, writer, names_node).await?;
+        let (hello, version) = handshake.accept(reader, writer, names_node).await?;
         name.clone_from(&hello.from.name);
         let peer = shared.admit(&hello.from)?;
         let slot = peer.claim(hello.number).await?;
+        peer.speaks(version);
         send(HandshakeFrame::Ready, writer).await?;
         Ok((peer, hello.number, slot))
     });

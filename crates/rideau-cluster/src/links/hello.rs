@@ -3,7 +3,8 @@
 //!
 //! The dialer says hello. The acceptor answers with its own hello and its proof. The dialer
 //! checks it and sends its proof. The acceptor ends the older link, if there is one, and
-//! says that it is ready. A side that refuses says why and closes.
+//! says that it is ready. A side that refuses says why and closes. These frames are the
+//! same in all versions of the protocol.
 
 use std::fmt;
 use std::io;
@@ -303,7 +304,10 @@ impl From<io::Error> for HandshakeEnd {
         // TLS 1.3 tells a client of a bad certificate only when it reads.
         let inner = error.get_ref();
         match inner.and_then(|inner| inner.downcast_ref::<rustls::Error>()) {
-            Some(fault) => Self::Told(RefusalReason::Certificate.with(fault)),
+            Some(fault @ rustls::Error::AlertReceived(_)) => {
+                Self::Told(RefusalReason::Certificate.with(fault))
+            }
+            Some(fault) => Self::Refused(RefusalReason::Certificate.with(fault)),
             None => Self::Closed(error),
         }
     }

@@ -2,7 +2,7 @@
 //! asked, and which of its links counts.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use parking_lot::{Mutex, MutexGuard};
 use rideau_core::cluster::Incarnation;
@@ -33,6 +33,8 @@ pub(super) struct LinkedPeer {
     dialed: AtomicU64,
     /// The number of the link that counts.
     newest: watch::Sender<u64>,
+    /// The version that the last link spoke; zero if there was none.
+    version: AtomicU32,
     /// Held by the link that runs. The next one waits for it.
     slot: Arc<AsyncMutex<()>>,
     /// There is something to write.
@@ -73,6 +75,7 @@ impl LinkedPeer {
             standing: watch::Sender::new(standing),
             dialed: AtomicU64::new(0),
             newest: watch::Sender::new(0),
+            version: AtomicU32::new(0),
             slot: Arc::default(),
             wake: Notify::new(),
             traffic: Mutex::new(traffic),
@@ -109,6 +112,17 @@ impl LinkedPeer {
             true => Ok(slot),
             false => Err(superseded()),
         }
+    }
+
+    /// The version that the last link spoke.
+    pub(super) fn version(&self) -> Option<u32> {
+        let version = self.version.load(Ordering::Relaxed);
+        (version > 0).then_some(version)
+    }
+
+    /// Both sides have agreed on a version.
+    pub(super) fn speaks(&self, version: u32) {
+        self.version.store(version, Ordering::Relaxed);
     }
 
     /// Wait until a newer link counts.

@@ -66,7 +66,7 @@ pub(super) fn cancel(shared: &LinksShared, peer: &LinkedPeer, id: u64) {
     let cancelled = peer.traffic().served.cancel(id);
     match cancelled {
         CancelledAsk::Running(Some(task)) => task.abort(),
-        CancelledAsk::Took(row) => shared.server.undo(&peer.node, row),
+        CancelledAsk::Took(row) => shared.undo(&peer.node, row),
         CancelledAsk::Running(None) | CancelledAsk::Nothing => (),
     }
     peer.traffic().out.control(&Frame::Cancelled { id });
@@ -135,6 +135,6 @@ fn finish(shared: &LinksShared, peer: &LinkedPeer, id: u64, mut answer: PeerAnsw
     drop(traffic);
     peer.wake.notify_one();
     if let Some(row) = undone {
-        shared.server.undo(&peer.node, row);
+        shared.undo(&peer.node, row);
     }
 }

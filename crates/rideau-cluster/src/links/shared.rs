@@ -1,6 +1,7 @@
 //! What all links of a node share: the table of peers, the limits and the counters.
 
 use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -11,6 +12,7 @@ use tokio::runtime::Handle;
 use tokio::sync::{Notify, mpsc, watch};
 
 use super::hello::Handshake;
+use super::message::PeerAnswer;
 use super::options::LinkOptions;
 use super::outgoing::LinkBudget;
 use super::peer::{LinkedPeer, PeerStanding};
@@ -44,6 +46,7 @@ pub(super) struct LinksShared {
 pub(super) struct LinkTotals {
     pub(super) links: AtomicU64,
     pub(super) links_now: AtomicU64,
+    pub(super) reconnects: AtomicU64,
     pub(super) dials_failed: AtomicU64,
     pub(super) asks_out: AtomicU64,
     pub(super) asks_in: AtomicU64,
@@ -67,6 +70,8 @@ pub struct PeerStats {
     pub node: Incarnation,
     /// Whether it is linked now.
     pub is_linked: bool,
+    /// The version of the protocol that the last link spoke.
+    pub version: Option<u32>,
     /// How long the last ping took.
     pub rtt: Option<Duration>,
     /// Links so far. All but the first are reconnects.
@@ -100,7 +105,7 @@ pub struct LinkStats {
     pub links_made: u64,
     /// Links that replaced an earlier one of the same peer.
     pub reconnects: u64,
-    /// Attempts to connect that failed without a refusal.
+    /// Attempts to connect that failed, and handshakes that were broken off.
     pub dials_failed: u64,
     /// Asks that were sent.
     pub asks_out: u64,
@@ -230,6 +235,22 @@ impl LinksShared {
         stopped.clone().unwrap_or_default()
     }
 
+    /// What an answer took is to be undone. A panic of the server costs no link.
+    pub(super) fn undo(&self, from: &Incarnation, row: Vec<u8>) {
+        let undo = || self.server.undo(from, row);
+        if catch_unwind(AssertUnwindSafe(undo)).is_err() {
+            tracing::error!(%from, "what a cancelled ask took could not be undone");
+        }
+    }
+
+    /// An answer came too late. A panic of the server costs no link.
+    pub(super) fn unclaimed(&self, from: &Incarnation, answer: PeerAnswer) {
+        let hand_back = || self.server.unclaimed(from, answer);
+        if catch_unwind(AssertUnwindSafe(hand_back)).is_err() {
+            tracing::error!(%from, "an answer that came too late could not be handed back");
+        }
+    }
+
     fn new_peer(&self, node: &Incarnation, standing: PeerStanding) -> LinkedPeer {
         let budget = Arc::clone(&self.budget);
         LinkedPeer::new(node.clone(), standing, self.options.limits, budget)
@@ -239,12 +260,12 @@ impl LinksShared {
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let totals = &self.totals;
         let peers = self.peers();
-        let again = |peer: &Arc<LinkedPeer>| read(&peer.counts.links).saturating_sub(1);
+        let is_live = |peer: &&Arc<LinkedPeer>| *peer.standing.borrow() == PeerStanding::Live;
         LinkStats {
-            peers: peers.len(),
+            peers: peers.iter().filter(is_live).count(),
             links: read(&totals.links_now),
             links_made: read(&totals.links),
-            reconnects: peers.iter().map(again).sum(),
+            reconnects: read(&totals.reconnects),
             dials_failed: read(&totals.dials_failed),
             asks_out: read(&totals.asks_out),
             asks_in: read(&totals.asks_in),
@@ -265,6 +286,7 @@ impl LinkedPeer {
         PeerStats {
             node: self.node.clone(),
             is_linked: traffic.out.is_open(),
+            version: self.version(),
             rtt: traffic.served.rtt(),
             links: read(&self.counts.links),
             asks_out: read(&self.counts.asks_out),

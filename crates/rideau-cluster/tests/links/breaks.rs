@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use rideau_cluster::{LinkError, LinkEvent, LinkMessage, LinkOptions};
+use rideau_core::Rng;
 use rideau_core::cluster::{Incarnation, PeerMessage};
 
 use crate::harness::{TestNode, answered, hasty, node, options, pair, until};
@@ -307,6 +308,32 @@ async fn links_come_back_however_often_they_are_cut() {
     assert_eq!(log.served.len() - log.undone.len(), answers);
     assert!(log.undone.len() <= broken);
     assert!(first.links.stats().reconnects > 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn damaged_bytes_end_a_link_at_worst() {
+    for seed in 0..60 {
+        let rng = &mut Rng::new(seed);
+        let (first, proxy, mut second) = apart(hasty(node("n1")), hasty(node("n2"))).await;
+        proxy.damage(1 + rng.below(4_000));
+        // Their answers may never come: what was asked may be damaged.
+        let asks: Vec<_> = (0..20)
+            .map_while(|count| first.ask(&second.me, &format!("echo {count}")).ok())
+            .collect();
+        until(|| second.peer(&first.me).asks_in + first.links.stats().reconnects > 0).await;
+        drop(asks);
+        proxy.cut();
+        until(|| {
+            let message = PeerMessage::Serves {
+                partition: 1,
+                epoch: seed,
+            };
+            let _ = first.links.tell(&second.me, message.clone());
+            let heard = LinkEvent::Message(first.me.clone(), LinkMessage::Peer(message));
+            second.events.try_recv() == Ok(heard)
+        })
+        .await;
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

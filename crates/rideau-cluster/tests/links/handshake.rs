@@ -58,6 +58,8 @@ async fn one_version_in_common_is_enough() {
     second.versions = (2, 3);
     let (first, second) = crate::harness::pair(first, second).await;
     assert_eq!(first.reply(&second.me, "echo on").await, "on");
+    assert_eq!(first.peer(&second.me).version, Some(2));
+    assert_eq!(second.peer(&first.me).version, Some(2));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

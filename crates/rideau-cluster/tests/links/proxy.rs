@@ -31,6 +31,9 @@ pub(crate) enum Way {
     Back,
 }
 
+/// What is noted of bytes on their way there, and done to them.
+type Watched = (Arc<Mutex<Vec<u8>>>, Arc<AtomicU64>);
+
 /// Passes connections on.
 pub(crate) struct Proxy {
     pub(crate) address: SocketAddr,
@@ -41,6 +44,8 @@ pub(crate) struct Proxy {
     /// Of connections up to this number bytes are held on their way there.
     held: watch::Sender<u64>,
     made: Arc<AtomicU64>,
+    /// Which bit of the next bytes there is turned; zero for none.
+    damage: Arc<AtomicU64>,
     sent: Arc<Mutex<Vec<u8>>>,
 }
 
@@ -55,11 +60,13 @@ impl Proxy {
             cut: watch::Sender::new(0),
             held: watch::Sender::new(0),
             made: Arc::default(),
+            damage: Arc::default(),
             sent: Arc::default(),
         };
         let (there, back) = (proxy.there.subscribe(), proxy.back.subscribe());
         let (cut, held) = (proxy.cut.subscribe(), proxy.held.subscribe());
         let (sent, made) = (Arc::clone(&proxy.sent), Arc::clone(&proxy.made));
+        let damage = Arc::clone(&proxy.damage);
         tokio::spawn(async move {
             while let Ok((client, _)) = listener.accept().await {
                 let Ok(server) = TcpStream::connect(target).await else {
@@ -68,7 +75,8 @@ impl Proxy {
                 let (from_client, to_client) = client.into_split();
                 let (from_server, to_server) = server.into_split();
                 let number = 1 + made.fetch_add(1, Ordering::SeqCst);
-                let there = pass(from_client, to_server, there.clone(), Some(sent.clone()));
+                let watched = Some((sent.clone(), damage.clone()));
+                let there = pass(from_client, to_server, there.clone(), watched);
                 let there = unless_held(there, held.clone(), number);
                 let back = pass(from_server, to_client, back.clone(), None);
                 let mut cut = cut.clone();
@@ -113,6 +121,11 @@ impl Proxy {
         self.held.send_replace(0);
     }
 
+    /// Turn this bit, or one that comes as soon, of what is sent next.
+    pub(crate) fn damage(&self, bit: u64) {
+        self.damage.store(bit, Ordering::SeqCst);
+    }
+
     /// What connecting nodes have sent.
     pub(crate) fn sent(&self) -> Vec<u8> {
         self.sent.lock().expect("no test panics with it").clone()
@@ -139,7 +152,7 @@ async fn pass(
     mut from: OwnedReadHalf,
     mut to: OwnedWriteHalf,
     mut flow: watch::Receiver<Flow>,
-    sent: Option<Arc<Mutex<Vec<u8>>>>,
+    watched: Option<Watched>,
 ) {
     let mut bytes = vec![0; 16 << 10];
     loop {
@@ -161,7 +174,11 @@ async fn pass(
         if *flow.borrow() == Flow::Lose {
             continue;
         }
-        if let Some(sent) = &sent {
+        if let Some((sent, damage)) = &watched {
+            let bit = damage.swap(0, Ordering::SeqCst) as usize;
+            if bit > 0 {
+                bytes[bit / 8 % len] ^= 1 << (bit % 8);
+            }
             let mut sent = sent.lock().expect("no test panics with it");
             sent.extend_from_slice(&bytes[..len]);
         }
