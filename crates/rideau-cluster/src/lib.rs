@@ -9,5 +9,6 @@ mod links;
 pub use links::{
     BadPeerTls, BadSecret, LINK_VERSIONS, LinkError, LinkEvent, LinkLimits, LinkMessage,
     LinkOptions, LinkSecret, LinkStats, LinkTimes, MESSAGE_MAX, PeerAnswer, PeerAsk, PeerLinks,
-    PeerStats, PeerTls, PendingAnswer, RefusalReason, ServeAsks, ServedAnswer,
+    PeerStats, PeerTls, PendingAnswer, RefusalReason, ReportParts, ReportTooLong, ServeAsks,
+    ServedAnswer,
 };

@@ -21,6 +21,7 @@ mod outgoing;
 mod peer;
 mod proof;
 mod refusal;
+mod reports;
 mod serve;
 mod served;
 mod shared;
@@ -42,6 +43,7 @@ pub use message::{LinkMessage, MESSAGE_MAX, PeerAnswer, PeerAsk};
 pub use options::{LINK_VERSIONS, LinkLimits, LinkOptions, LinkTimes};
 pub use proof::{BadSecret, LinkSecret};
 pub use refusal::RefusalReason;
+pub use reports::{ReportParts, ReportTooLong};
 pub use shared::{LinkStats, PeerStats};
 pub use tls::{BadPeerTls, PeerTls};
 

@@ -124,13 +124,11 @@ impl Served {
         }
     }
 
-    /// A new link begins. The peer cancels what it has not heard before it answers the
-    /// first ping.
+    /// A new link begins. Pings of older ones are not answered any more, so rows wait for
+    /// the first ping of this one. Before the peer answers it, it cancels what it has not
+    /// heard.
     pub(super) fn begin_link(&mut self) {
         self.pings.clear();
-        for row in &mut self.unheard {
-            row.ping = self.next_ping;
-        }
     }
 
     /// Returns the number of the next ping, which is sent now.

@@ -1,12 +1,14 @@
 //! Links that break, work one way only, or come back with another life of a node.
 
+use std::pin::Pin;
+use std::task::Poll;
 use std::time::Duration;
 
-use rideau_cluster::{LinkError, LinkEvent, LinkMessage, LinkOptions};
+use rideau_cluster::{LinkError, LinkEvent, LinkMessage, LinkOptions, PeerLinks};
 use rideau_core::Rng;
 use rideau_core::cluster::{Incarnation, PeerMessage};
 
-use crate::harness::{TestNode, answered, hasty, node, options, pair, until};
+use crate::harness::{ServerLog, TestNode, answered, ask, hasty, node, options, pair, until};
 use crate::proxy::{Flow, Proxy, Way};
 
 /// Two nodes with a network between them. The first one dials.
@@ -308,6 +310,79 @@ async fn links_come_back_however_often_they_are_cut() {
     assert_eq!(log.served.len() - log.undone.len(), answers);
     assert!(log.undone.len() <= broken);
     assert!(first.links.stats().reconnects > 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn all_that_was_taken_is_answered_or_undone_and_never_both() {
+    let (first, proxy, second) = apart(hasty(node("n1")), hasty(node("n2"))).await;
+    let asking: Vec<_> = (0..8)
+        .map(|seed| {
+            let (links, to) = (first.links.clone(), second.me.clone());
+            tokio::spawn(ask_and_drop(links, to, seed))
+        })
+        .collect();
+    let cutting = tokio::spawn(async move {
+        for _ in 0..10 {
+            let made = proxy.made();
+            proxy.cut();
+            until(|| proxy.made() > made).await;
+        }
+        proxy
+    });
+    let mut answered = Vec::new();
+    for asking in asking {
+        answered.extend(asking.await.expect("it does not panic"));
+    }
+    let _proxy = cutting.await.expect("it does not panic");
+    until(|| first.links.stats().links == 1 && first.peer(&second.me).unheard == 0).await;
+    until(|| second.peer(&first.me).running == 0).await;
+    let is_all = |log: &ServerLog| {
+        let unclaimed = first.server.log().unclaimed.len();
+        answered.len() + log.undone.len() + unclaimed + log.dropped == log.served.len()
+    };
+    let log = second.server.logged(is_all).await;
+    let mut ends = [answered, log.undone, first.server.log().unclaimed].concat();
+    let count = ends.len();
+    ends.sort();
+    ends.dedup();
+    assert_eq!(ends.len(), count, "nothing has two ends");
+    assert!(log.dropped > 0 && first.links.stats().reconnects > 0);
+}
+
+/// Ask for many things, and leave some before they are answered. Returns what was got.
+async fn ask_and_drop(links: PeerLinks, to: Incarnation, seed: u64) -> Vec<String> {
+    let rng = &mut Rng::new(seed);
+    let mut answered = Vec::new();
+    let mut count = 0;
+    while count < 1_000 {
+        let verb = ["take", "later"][rng.below(2) as usize];
+        let word = format!("{seed}-{count}");
+        let Ok(mut answer) = links.ask(&to, &ask(&format!("{verb} {word}"))) else {
+            tokio::task::yield_now().await;
+            continue;
+        };
+        count += 1;
+        let patience = match rng.below(3) {
+            0 => rng.below(8),
+            _ => u64::MAX,
+        };
+        let mut polls = 0;
+        let polled = std::future::poll_fn(|cx| {
+            polls += 1;
+            match Pin::new(&mut answer).poll(cx) {
+                Poll::Pending if polls > patience => Poll::Ready(None),
+                Poll::Pending if patience < u64::MAX => {
+                    cx.waker().wake_by_ref();
+                    Poll::Pending
+                }
+                polled => polled.map(Some),
+            }
+        });
+        if let Some(Ok(_)) = polled.await {
+            answered.push(word);
+        }
+    }
+    answered
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -11,6 +11,7 @@ use rideau_cluster::{
 use rideau_core::cluster::Incarnation;
 use rideau_resp::Protocol;
 use tokio::sync::{Semaphore, mpsc, watch};
+use tokio::task::yield_now;
 use tokio::time::{sleep, timeout};
 
 /// No test waits longer for what must come.
@@ -25,7 +26,8 @@ pub(crate) struct TestNode {
     pub(crate) events: mpsc::Receiver<LinkEvent>,
 }
 
-/// Runs commands: `echo WORD`, `take WORD`, `wait WORD`, `long LEN` and `panic`.
+/// Runs commands: `echo WORD`, `take WORD`, `later WORD`, `wait WORD` and `long LEN`. Any
+/// other one panics.
 pub(crate) struct TestServer {
     /// A permit lets one `wait` end.
     pub(crate) gate: Arc<Semaphore>,
@@ -161,7 +163,7 @@ impl ServeAsks for TestServer {
         let note = (from.clone(), command.clone());
         self.log.send_modify(|log| log.served.push(note));
         let (verb, word) = command.split_once(' ').unwrap_or((&command, ""));
-        let reply = word.as_bytes().to_vec();
+        let (reply, word_len) = (word.as_bytes().to_vec(), word.len());
         let taken = PeerAnswer {
             row: Some(reply.clone()),
             reply: reply.clone(),
@@ -176,6 +178,16 @@ impl ServeAsks for TestServer {
                         reply: vec![b'x'; len],
                         ..taken
                     }
+                })
+            }
+            "later" => {
+                let dropped = Dropped(Some(self.log.clone()));
+                Box::pin(async move {
+                    for _ in 0..1 + word_len % 5 {
+                        yield_now().await;
+                    }
+                    dropped.defuse();
+                    taken
                 })
             }
             "wait" => {

@@ -111,6 +111,11 @@ impl Proxy {
         self.cut.send_modify(|number| *number += 1);
     }
 
+    /// How many connections there were.
+    pub(crate) fn made(&self) -> u64 {
+        self.made.load(Ordering::SeqCst)
+    }
+
     /// Hold what comes over the connections there are. Later ones pass.
     pub(crate) fn hold_old(&self) {
         self.held.send_replace(self.made.load(Ordering::SeqCst));
