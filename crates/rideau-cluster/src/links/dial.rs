@@ -1,5 +1,6 @@
 //! Makes connections: dials peers with larger names, and accepts those with smaller ones.
 
+use std::collections::VecDeque;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -7,7 +8,7 @@ use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, split};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedMutexGuard, Semaphore};
+use tokio::sync::{OwnedMutexGuard, oneshot};
 use tokio::time::{Instant, sleep, timeout};
 use tokio_rustls::rustls::pki_types::CertificateDer;
 
@@ -19,7 +20,8 @@ use super::refusal::RefusalReason;
 use super::shared::LinksShared;
 use super::tls::{certified_name, channel, check_certificate, may_be_plain};
 
-/// Connections that may be in their handshake at a time.
+/// Connections that may be in their handshake at a time. One more pushes out the oldest: a
+/// node needs a few milliseconds, so a crowd of silent strangers cannot keep nodes out.
 const HANDSHAKES_MAX: usize = 64;
 /// The pause after the first attempt to connect that failed. It doubles each time.
 const REDIAL_MIN: Duration = Duration::from_millis(20);
@@ -125,7 +127,7 @@ async fn dial(
 
 /// Accept connections until all links end.
 pub(super) async fn accept_all(shared: Arc<LinksShared>, listener: TcpListener) {
-    let handshakes = Arc::new(Semaphore::new(HANDSHAKES_MAX));
+    let mut handshakes: VecDeque<oneshot::Sender<()>> = VecDeque::new();
     loop {
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
@@ -139,18 +141,23 @@ pub(super) async fn accept_all(shared: Arc<LinksShared>, listener: TcpListener) 
                 continue;
             }
         };
-        let Ok(permit) = Arc::clone(&handshakes).try_acquire_owned() else {
-            let refusal = RefusalReason::Crowded.with("too many connections at a time");
-            shared.refusals.note(&address.ip().to_string(), &refusal);
-            continue;
-        };
+        handshakes.retain(|handshake| !handshake.is_closed());
+        if handshakes.len() >= HANDSHAKES_MAX {
+            handshakes.pop_front();
+        }
+        let (pending, mut pushed_out) = oneshot::channel();
+        handshakes.push_back(pending);
         let shared = Arc::clone(&shared);
         tokio::spawn(async move {
             let accepted = tokio::select! {
                 accepted = accept(&shared, stream, address) => accepted,
+                _ = &mut pushed_out => {
+                    let refusal = RefusalReason::Crowded.with("too many connections at a time");
+                    return shared.refusals.note(&address.ip().to_string(), &refusal);
+                }
                 _ = shared.stopped() => return,
             };
-            drop(permit);
+            drop(pushed_out);
             if let Some((connection, peer, number, slot)) = accepted {
                 let Connection { reader, writer, .. } = connection;
                 conn::run(&shared, &peer, number, reader, writer, slot).await;
