@@ -4,8 +4,15 @@
 //! the lease, the watch, and the connections between nodes. It knows no command and nothing
 //! of what is in a partition.
 
+mod links;
 mod node;
 
+pub use links::{
+    BadPeerTls, BadSecret, LINK_VERSIONS, LinkError, LinkEvent, LinkLimits, LinkMessage,
+    LinkOptions, LinkSecret, LinkStats, LinkTimes, MESSAGE_MAX, PeerAnswer, PeerAsk, PeerLinks,
+    PeerStats, PeerTls, PendingAnswer, RefusalReason, ReportParts, ReportTooLong, ServeAsks,
+    ServedAnswer,
+};
 pub use node::{
     ClusterMade, ClusterNode, NoPeers, NodeAbout, NodeCounters, NodeError, NodeEvents, NodeOptions,
     NodeRow, NodeTable, NodeView, PartitionRow, PartitionState, PeerSender, RoomLevel, RoomView,
