@@ -23,6 +23,10 @@ impl Freed {
         *self = Self::default();
     }
 
+    pub(super) const fn is_wanted(&self) -> bool {
+        self.is_wanted
+    }
+
     /// These are free now.
     pub(super) fn note(&mut self, values: Interval) {
         if self.is_wanted {
