@@ -179,6 +179,12 @@ impl Many {
         here.filter(|part| part.phase.is_open())
     }
 
+    /// Those that could be decided on when that was last asked.
+    fn served(&self) -> impl Iterator<Item = &Part> + '_ {
+        let here = self.parts.iter().flatten().map(|part| &**part);
+        here.filter(|part| part.is_served)
+    }
+
     pub(super) fn len(&self) -> usize {
         self.parts.len()
     }
@@ -283,10 +289,7 @@ impl Many {
         let machines = self.parts.iter_mut().flatten();
         let machines = machines.map(|part| &mut part.machine.freed);
         for freed in machines.chain([&mut self.freed]) {
-            match is_wanted {
-                true => freed.begin(),
-                false => freed.end(),
-            }
+            freed.watch(is_wanted);
         }
     }
 }

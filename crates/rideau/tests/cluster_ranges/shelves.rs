@@ -41,8 +41,10 @@ pub(crate) struct State {
     dead: BTreeSet<Life>,
     /// and those that cannot reach anything.
     unsure: BTreeSet<Life>,
-    /// Appends of these wait.
+    /// Appends of these wait,
     held: BTreeSet<Life>,
+    /// but for so many.
+    allowed: usize,
     /// Where the log was when a snapshot began.
     begun: BTreeMap<(u32, u64), usize>,
     /// What the hosts told.
@@ -92,6 +94,7 @@ impl Shelves {
             dead: BTreeSet::new(),
             unsure: BTreeSet::new(),
             held: BTreeSet::new(),
+            allowed: 0,
             begun: BTreeMap::new(),
             closed: BTreeSet::new(),
             spent: Vec::new(),
@@ -256,6 +259,16 @@ impl Shelves {
         self.0.changed.notify_all();
     }
 
+    /// One of the appends that wait goes on, and the next waits.
+    pub(crate) fn let_one_go(&self) {
+        let mut state = self.state();
+        let calls = state.calls.len();
+        state.allowed = 1;
+        drop(state);
+        self.0.changed.notify_all();
+        self.until(|state| state.calls.len() > calls && state.waiting > 0);
+    }
+
     /// Wait until an append waits.
     pub(crate) fn until_held(&self) {
         self.until(|state| state.waiting > 0);
@@ -318,6 +331,10 @@ impl State {
         self.closed.contains(&(partition, epoch))
     }
 
+    fn is_held(&self, life: Life) -> bool {
+        self.allowed == 0 && self.held.contains(&life) && !self.dead.contains(&life)
+    }
+
     fn owns(&self, life: Life, partition: u32, epoch: u64) -> bool {
         let owner = &self.owners[partition as usize];
         !self.dead.contains(&life) && (owner.life, owner.epoch) == (Some(life), epoch)
@@ -339,9 +356,10 @@ impl PartitionLog for NodeLog {
         state.waiting += 1;
         let time = state.time;
         kept.changed.notify_all();
-        while state.held.contains(&self.life) && !state.dead.contains(&self.life) {
+        while state.is_held(self.life) {
             kept.changed.wait(&mut state);
         }
+        state.allowed = state.allowed.saturating_sub(1);
         state.waiting -= 1;
         assert!(!sections.is_empty(), "a call has something to write");
         let len = sections.iter().map(|section| section.bytes.len()).sum();

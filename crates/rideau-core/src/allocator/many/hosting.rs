@@ -183,9 +183,7 @@ impl Many {
         let ReadPart(mut part) = read;
         let number = part.at.number();
         self.end(number);
-        if self.freed.is_wanted() {
-            part.machine.freed.begin();
-        }
+        part.machine.freed.watch(self.freed.is_wanted());
         self.records += part.machine.records.len();
         self.parts[number as usize] = Some(part);
     }

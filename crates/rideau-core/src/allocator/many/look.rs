@@ -143,7 +143,7 @@ impl Many {
     pub(in crate::allocator) fn counts(&self, prefer: &[Prefer]) -> (Size, Size) {
         let (mut free, mut size) = (Size::ZERO, Size::ZERO);
         for prefer in prefer {
-            for part in self.open() {
+            for part in self.served() {
                 let Some(here) = part.at.prefer(prefer) else {
                     continue;
                 };
@@ -157,7 +157,7 @@ impl Many {
                 size = size.saturating_add(counts.1);
             }
         }
-        if self.open().count() < self.parts.len() {
+        if self.served().count() < self.parts.len() {
             // What is elsewhere may come here.
             size = self.directory.size_of(prefer);
         }
@@ -166,7 +166,7 @@ impl Many {
 
     pub(in crate::allocator) fn free_in(&self, range: RangeId, values: Interval) -> Size {
         let mut free = Size::ZERO;
-        for part in self.open() {
+        for part in self.served() {
             if let (Some(share), Some(here)) = (share(part, range), part.at.indexes(values)) {
                 free = free.saturating_add(share.free.count_in(here));
                 free = free.saturating_add(share.stock.count_in(here));
