@@ -20,6 +20,7 @@ mod entry;
 mod fields;
 mod free;
 mod freed;
+mod handover;
 mod hold;
 mod interval;
 mod known;
@@ -60,12 +61,13 @@ pub use ask::{
     Ask, COUNT_MAX, Change, KEY_LEN_MAX, KEYS_MAX, Key, OWNER_LEN_MAX, PLACES_MAX, Place, Prefer,
     Proof, TIERS_MAX, Which,
 };
-pub use effects::{Effects, Event, What};
+pub use effects::{Effects, Event, Rest, What};
 pub use entry::{BadEntry, Clock, Entry};
 pub use fields::{DATA_LEN_MAX, FIELD_LEN_MAX, Field, Fields};
 pub use hold::{Held, Released};
 pub use interval::Interval;
 pub use look::{Bytes, Count, Filter, Seen, Standing};
+pub use many::{Many, ReadPart, RestorePart};
 pub use parts::{Parts, RestoreParts};
 pub use range::{
     Class, OnExpire, Order, RangeError, RangeId, RangeOptions, RangeStats, Start, TIME_MAX,
@@ -268,12 +270,16 @@ impl Allocator {
             return;
         }
         if self.fence.saturating_add(FENCES / 2) > self.fence_logged {
-            self.fence_logged = self.fence.saturating_add(FENCES);
-            let last = self.fence_logged;
-            effects.log(&Entry::Fence { last });
-            self.fence_at = effects.position();
+            self.log_fences(effects);
         }
         effects.wait |= self.fence > self.fence_safe;
+    }
+
+    fn log_fences(&mut self, effects: &mut Effects) {
+        self.fence_logged = self.fence.saturating_add(FENCES);
+        let last = self.fence_logged;
+        effects.log(&Entry::Fence { last });
+        self.fence_at = effects.position();
     }
 
     /// Must all be safe before something is told of this holder's value?

@@ -11,14 +11,17 @@ mod batching;
 mod clocks;
 mod commit;
 mod durable;
+mod failed;
+mod hosted;
 mod idle_hook;
 mod leased;
+mod ownership;
 mod reserving;
 mod shared;
 mod taken;
+mod turns;
 
 use std::collections::HashMap;
-use std::error::Error;
 use std::fmt;
 use std::sync::Arc;
 use std::thread;
@@ -37,11 +40,14 @@ use tokio::sync::broadcast;
 use crate::store::{Loaded, Piece, Store, StoreError};
 use clocks::{Continued, Source};
 use commit::Committer;
+use ownership::RestsOn;
 use reserving::ReplySlot;
 use shared::{Handle, Inner, Shared};
 
 pub use answer::{Answer, Answering, Committed, Reached};
 pub use clocks::Dial;
+pub use failed::{Failed, OpenError};
+pub use hosted::RangesHost;
 pub use idle_hook::rest;
 pub use leased::Leased;
 pub use reserving::Reserving;
@@ -96,65 +102,6 @@ impl fmt::Debug for Ranges {
         f.debug_struct("Ranges").finish_non_exhaustive()
     }
 }
-
-/// Why there is no answer.
-#[derive(Clone, Debug)]
-#[non_exhaustive]
-pub enum Failed {
-    /// It was refused, and nothing happened.
-    Refused(Refused),
-    /// The store failed: it is not known whether it happened.
-    Store(Arc<StoreError>),
-    /// The ranges are closed.
-    Closed,
-}
-
-impl fmt::Display for Failed {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Refused(refused) => refused.fmt(f),
-            Self::Store(error) => write!(f, "the store failed: {error}"),
-            Self::Closed => f.write_str("the ranges are closed"),
-        }
-    }
-}
-
-impl Error for Failed {}
-
-impl From<Refused> for Failed {
-    fn from(refused: Refused) -> Self {
-        Self::Refused(refused)
-    }
-}
-
-/// Why ranges cannot be opened.
-#[derive(Debug)]
-#[non_exhaustive]
-pub enum OpenError {
-    /// The store cannot be used.
-    Store(StoreError),
-    /// A range cannot be like that.
-    Range {
-        /// Which.
-        name: String,
-        /// Why.
-        error: RangeError,
-    },
-    /// There is no thread to be had.
-    Thread(std::io::Error),
-}
-
-impl fmt::Display for OpenError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Store(error) => error.fmt(f),
-            Self::Range { name, error } => write!(f, "range `{name}`: {error}"),
-            Self::Thread(error) => write!(f, "no thread can be started: {error}"),
-        }
-    }
-}
-
-impl Error for OpenError {}
 
 impl Ranges {
     /// Read everything back from the store, and give out values.
@@ -224,7 +171,7 @@ impl Ranges {
         let shared = &*self.0.shared;
         let mut inner = shared.inner.lock();
         if let Some(failed) = inner.why_nothing_new() {
-            return Answer::new(Err(failed), 0, &shared.safe);
+            return Answer::new(Err(failed), Committed::at_once(&shared.safe));
         }
         let now = shared.clock.now();
         let decision = inner.reserve(ask, now, granted);
@@ -243,7 +190,7 @@ impl Ranges {
         let shared = &*self.0.shared;
         let mut inner = shared.inner.lock();
         if let Some(failed) = inner.why_nothing_new() {
-            let until = Committed::new(0, &shared.safe);
+            let until = Committed::at_once(&shared.safe);
             return Reserving::answered(self.clone(), Err(failed), until);
         }
         let now = shared.clock.now();
@@ -336,6 +283,7 @@ impl Ranges {
     pub fn release_all(&self, filter: &Filter, range: Option<RangeId>) -> Answer<u64> {
         let mut cursor = 0;
         let mut released = 0;
+        let mut before = Committed::at_once(&self.0.shared.safe);
         loop {
             let answer = self.step(|machine, now, effects| {
                 Ok(machine.release_some(filter, range, &mut cursor, STEP, now, effects))
@@ -344,16 +292,15 @@ impl Ranges {
             match decision {
                 Ok(Some(some)) => released += some as u64,
                 Ok(None) => {
-                    return self.step(|_, _, effects| {
+                    let answer = self.step(|_, _, effects| {
                         effects.wait |= released > 0;
                         Ok(released)
                     });
+                    return answer.after(before);
                 }
-                Err(failed) => {
-                    let safe = &self.0.shared.safe;
-                    return Answer::new(Err(failed), until.turn(), safe);
-                }
+                Err(failed) => return Answer::new(Err(failed), until),
             }
+            before = before.or_later(until);
         }
     }
 
@@ -361,6 +308,11 @@ impl Ranges {
     pub fn lookup(&self, which: Which<'_>) -> Answer<Vec<Seen>> {
         self.step(|machine, now, effects| {
             let seen = machine.lookup(which, now, effects);
+            if let Some(many) = machine.many_mut()
+                && (seen.is_empty() || matches!(which, Which::Value(_)))
+            {
+                many.check_here(which)?;
+            }
             // That it has no holder may be as new as anything else.
             effects.wait |= seen.is_empty();
             Ok(seen)
@@ -411,7 +363,7 @@ impl Ranges {
     pub fn logged(&self) -> Committed {
         let shared = &self.0.shared;
         let turn = shared.inner.lock().turn();
-        Committed::new(turn, &shared.safe)
+        Committed::new(turn, RestsOn::NOTHING, &shared.safe)
     }
 
     /// The range of this name.
@@ -552,12 +504,13 @@ impl Ranges {
             false => inner.why_not(),
         };
         if let Some(failed) = why {
-            return Answer::new(Err(failed), 0, &shared.safe);
+            return Answer::new(Err(failed), Committed::at_once(&shared.safe));
         }
         let Inner {
             machine, effects, ..
         } = &mut *inner;
         effects.wait = false;
+        effects.rests.clear();
         let now = shared.clock.now();
         let decision = decide(machine, now, effects);
         self.answer(inner, decision, now)
@@ -577,7 +530,9 @@ impl Ranges {
         };
         let turn = if must_wait { inner.turn() } else { 0 };
         inner.waiting += u64::from(must_wait);
+        let on = inner.rests_on(&inner.effects.rests, turn);
         shared.finish(inner, now);
-        Answer::new(decision.map_err(Failed::Refused), turn, &shared.safe)
+        let until = Committed::new(turn, on, &shared.safe);
+        Answer::new(decision.map_err(Failed::Refused), until)
     }
 }

@@ -13,7 +13,19 @@ pub struct Effects {
     pub wait: bool,
     /// What happened, if a caller wants to know.
     pub events: Option<Vec<Event>>,
+    /// The partitions that the decision rests on, each once, if partitions come and go.
+    pub rests: Vec<Rest>,
     entries: u64,
+}
+
+/// A partition that a decision rests on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Rest {
+    /// Which.
+    pub partition: u32,
+    /// The decision logged something there: when that is safe, the partition was owned
+    /// after the decision.
+    pub is_logged: bool,
 }
 
 /// The log of one machine of several.
@@ -89,6 +101,28 @@ impl Effects {
     pub(super) fn swap_log(&mut self, log: &mut PartLog) {
         std::mem::swap(&mut self.log, &mut log.bytes);
         std::mem::swap(&mut self.entries, &mut log.entries);
+    }
+
+    /// The decision rests on this partition.
+    pub(super) fn rest_on(&mut self, partition: u32) {
+        if self.rest(partition).is_none() {
+            self.rests.push(Rest {
+                partition,
+                is_logged: false,
+            });
+        }
+    }
+
+    /// Something was logged in this partition.
+    pub(super) fn logged_in(&mut self, partition: u32) {
+        if let Some(rest) = self.rest(partition) {
+            rest.is_logged = true;
+        }
+    }
+
+    fn rest(&mut self, partition: u32) -> Option<&mut Rest> {
+        let mut rests = self.rests.iter_mut();
+        rests.find(|rest| rest.partition == partition)
     }
 
     pub(super) fn log(&mut self, entry: &Entry<'_>) {

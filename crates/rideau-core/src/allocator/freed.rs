@@ -13,14 +13,16 @@ pub(super) struct Freed {
 }
 
 impl Freed {
-    /// An ask waits.
-    pub(super) fn begin(&mut self) {
-        self.is_wanted = true;
+    /// An ask waits, or none does any longer.
+    pub(super) fn watch(&mut self, is_wanted: bool) {
+        match is_wanted {
+            true => self.is_wanted = true,
+            false => *self = Self::default(),
+        }
     }
 
-    /// No ask waits.
-    pub(super) fn end(&mut self) {
-        *self = Self::default();
+    pub(super) const fn is_wanted(&self) -> bool {
+        self.is_wanted
     }
 
     /// These are free now.

@@ -14,18 +14,55 @@ use super::range::RangeOptions;
 use super::reserve::Share;
 use super::span::Span;
 use crate::cluster::Partitions;
+use crate::time::Instant;
 
 /// One of the partitions.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Partition {
     partitions: Partitions,
     number: u32,
+    /// By how many nanoseconds its clock is ahead of that of the process.
+    ahead: i64,
 }
 
 impl Partition {
     /// All partitions, in order.
     pub(super) fn all(partitions: Partitions) -> impl Iterator<Item = Self> {
-        (0..partitions.count()).map(move |number| Self { partitions, number })
+        (0..partitions.count()).map(move |number| Self::new(partitions, number))
+    }
+
+    /// This partition, with the clock of the process.
+    pub(super) const fn new(partitions: Partitions, number: u32) -> Self {
+        Self {
+            partitions,
+            number,
+            ahead: 0,
+        }
+    }
+
+    /// The same with a clock of its own, which shows `inside` while that of the process
+    /// shows `outside`.
+    pub(super) const fn with_clock(self, inside: Instant, outside: Instant) -> Self {
+        let ahead = inside
+            .as_nanos()
+            .cast_signed()
+            .saturating_sub(outside.as_nanos().cast_signed());
+        Self { ahead, ..self }
+    }
+
+    /// What the clock of the partition shows at an instant of the process's clock.
+    pub(super) const fn inside(self, outside: Instant) -> Instant {
+        Instant::from_nanos(outside.as_nanos().saturating_add_signed(self.ahead))
+    }
+
+    /// What the clock of the process shows at an instant of the partition's clock.
+    pub(super) const fn outside(self, inside: Instant) -> Instant {
+        let behind = self.ahead.saturating_neg();
+        Instant::from_nanos(inside.as_nanos().saturating_add_signed(behind))
+    }
+
+    pub(super) const fn number(self) -> u32 {
+        self.number
     }
 
     /// The value at a place.
@@ -108,17 +145,32 @@ impl Partition {
 
     pub(super) const fn reservation(self, one: Reservation) -> Reservation {
         let value = self.value(one.value);
-        Reservation { value, ..one }
+        let until = self.outside(one.until);
+        Reservation {
+            value,
+            until,
+            ..one
+        }
     }
 
     pub(super) fn held(self, held: Held) -> Held {
         let value = self.value(held.value);
-        Held { value, ..held }
+        let until = self.outside(held.until);
+        Held {
+            value,
+            until,
+            ..held
+        }
     }
 
     pub(super) fn seen(self, seen: Seen) -> Seen {
-        let value = self.value(seen.value);
-        Seen { value, ..seen }
+        Seen {
+            value: self.value(seen.value),
+            until: self.outside(seen.until),
+            created: self.outside(seen.created),
+            updated: self.outside(seen.updated),
+            ..seen
+        }
     }
 }
 

@@ -23,7 +23,8 @@ use super::reserve::Share;
 use super::size::Size;
 use super::snapshot::SnapshotAt;
 use super::values::Values;
-use super::{Allocator, Reservation};
+use super::{Allocator, Options, Reservation};
+use crate::cluster::Partitions;
 use crate::time::Instant;
 
 pub use restore::RestoreParts;
@@ -72,6 +73,38 @@ impl From<Allocator> for Parts {
 }
 
 impl Parts {
+    /// Parts of a node in a cluster: no partition is here yet. The gate says in which epoch
+    /// a partition may be decided on at that moment, if it may.
+    ///
+    /// # Errors
+    ///
+    /// If a range cannot be like that; which, and why.
+    pub fn in_cluster(
+        partitions: Partitions,
+        options: &Options,
+        ranges: Vec<(String, RangeOptions)>,
+        gate: impl Fn(u32) -> Option<u64> + Send + Sync + 'static,
+    ) -> Result<Self, (String, RangeError)> {
+        let many = Many::in_cluster(partitions, options, ranges, Box::new(gate))?;
+        Ok(Self(Machines::Many(Box::new(many))))
+    }
+
+    /// Those that come and go, if they do.
+    pub fn many(&self) -> Option<&Many> {
+        match &self.0 {
+            Machines::One { .. } => None,
+            Machines::Many(many) => Some(many),
+        }
+    }
+
+    /// As [`many`](Self::many), to let them come and go.
+    pub fn many_mut(&mut self) -> Option<&mut Many> {
+        match &mut self.0 {
+            Machines::One { .. } => None,
+            Machines::Many(many) => Some(many),
+        }
+    }
+
     /// How many partitions there are.
     pub fn count(&self) -> usize {
         match &self.0 {

@@ -82,6 +82,11 @@ pub enum Refused {
     },
     /// As many asks wait for values as may.
     Crowded(Refusal),
+    /// The value or the key belongs to a partition that is not served here at present.
+    NotHere {
+        /// Which.
+        partition: u32,
+    },
 }
 
 impl Refused {
@@ -148,6 +153,9 @@ impl fmt::Display for Refused {
                 write!(f, "{reservations_max} values have holders, as many as may")
             }
             Self::Crowded(refusal) => refusal.fmt(f),
+            Self::NotHere { partition } => {
+                write!(f, "partition {partition} is not served here at present")
+            }
         }
     }
 }

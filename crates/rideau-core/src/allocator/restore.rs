@@ -30,6 +30,8 @@ pub struct Restore {
     promised: Untils,
     clock: Option<Clock>,
     entries: u64,
+    /// What a range in memory has may be known from its former owner.
+    has_memory: bool,
 }
 
 impl Restore {
@@ -71,6 +73,13 @@ impl Restore {
         restore
     }
 
+    /// What is not written down while a process runs may have been at its end, for the
+    /// next one.
+    pub(super) fn with_memory(self) -> Self {
+        let has_memory = true;
+        Self { has_memory, ..self }
+    }
+
     fn without_ranges(options: &Options) -> Self {
         Self {
             machine: Allocator::new(options),
@@ -81,6 +90,7 @@ impl Restore {
             promised: Untils::default(),
             clock: None,
             entries: 0,
+            has_memory: false,
         }
     }
 
@@ -118,6 +128,7 @@ impl Restore {
             let values = change::intervals(&range.options);
             if range.options.class == Class::Memory {
                 self.forget_known(id, effects);
+                let values = self.unknown_in_memory(id, values, now, effects);
                 if start == Start::Quarantine {
                     self.machine.end_in(id, &values, now, effects);
                     let until = end(now, self.machine.at(id).options.quarantine);
@@ -296,6 +307,26 @@ impl Restore {
                 effects.log(&Entry::Freed { value, fence });
             }
         }
+    }
+
+    /// The values of a range in memory of which its former owner has told nothing. What it
+    /// had in quarantine stays there.
+    fn unknown_in_memory(
+        &mut self,
+        id: RangeId,
+        values: Vec<Interval>,
+        now: Instant,
+        effects: &mut Effects,
+    ) -> Vec<Interval> {
+        if !self.has_memory {
+            return values;
+        }
+        for (interval, until) in self.quarantined.iter() {
+            let aside = change::both(vec![interval], values.clone());
+            self.machine.quarantine(id, &aside, until, now, effects);
+        }
+        let known: Vec<Interval> = self.known.intervals().collect();
+        change::minus(&values, &known)
     }
 
     /// Put the values of a range aside of which too little is known.

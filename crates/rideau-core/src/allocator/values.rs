@@ -66,54 +66,88 @@ pub(super) trait Values {
     fn watch_freed(&mut self, is_wanted: bool);
 }
 
-impl Values for Allocator {
-    fn reserve(
-        &mut self,
-        ask: &Ask<'_>,
-        now: Instant,
-        effects: &mut Effects,
-        granted: &mut Vec<Reservation>,
-    ) -> Result<(), Refused> {
-        self.reserve(ask, now, effects, granted)
-    }
+/// What a machine does by itself is what asks that wait have to know.
+macro_rules! values_of {
+    ($machine:ty) => {
+        impl Values for $machine {
+            fn reserve(
+                &mut self,
+                ask: &Ask<'_>,
+                now: Instant,
+                effects: &mut Effects,
+                granted: &mut Vec<Reservation>,
+            ) -> Result<(), Refused> {
+                self.reserve(ask, now, effects, granted)
+            }
 
-    fn reserve_share(
-        &mut self,
-        ask: &Ask<'_>,
-        share: &Share,
-        now: Instant,
-        effects: &mut Effects,
-        granted: &mut Vec<Reservation>,
-    ) -> Result<(), Refused> {
-        self.reserve_share(ask, share, now, effects, granted)
-    }
+            fn reserve_share(
+                &mut self,
+                ask: &Ask<'_>,
+                share: &Share,
+                now: Instant,
+                effects: &mut Effects,
+                granted: &mut Vec<Reservation>,
+            ) -> Result<(), Refused> {
+                self.reserve_share(ask, share, now, effects, granted)
+            }
 
-    fn was_granted(
-        &mut self,
-        ask: &Ask<'_>,
-        now: Instant,
-        effects: &mut Effects,
-        granted: &mut Vec<Reservation>,
-    ) -> Result<bool, Refused> {
-        self.was_granted(ask, now, effects, granted)
-    }
+            fn was_granted(
+                &mut self,
+                ask: &Ask<'_>,
+                now: Instant,
+                effects: &mut Effects,
+                granted: &mut Vec<Reservation>,
+            ) -> Result<bool, Refused> {
+                self.was_granted(ask, now, effects, granted)
+            }
 
-    fn lapse(&mut self, now: Instant, most: usize, effects: &mut Effects) {
-        self.lapse(now, most, effects);
-    }
+            fn lapse(&mut self, now: Instant, most: usize, effects: &mut Effects) {
+                self.lapse(now, most, effects);
+            }
 
-    fn advance(&mut self, now: Instant, effects: &mut Effects) {
-        self.advance(now, effects);
-    }
+            fn advance(&mut self, now: Instant, effects: &mut Effects) {
+                self.advance(now, effects);
+            }
 
-    fn deadline(&self) -> Option<Instant> {
-        self.deadline()
-    }
+            fn deadline(&self) -> Option<Instant> {
+                self.deadline()
+            }
 
-    fn counts(&self, prefer: &[Prefer]) -> (Size, Size) {
-        self.counts(prefer)
-    }
+            fn counts(&self, prefer: &[Prefer]) -> (Size, Size) {
+                self.counts(prefer)
+            }
 
+            fn piece_in(&self, values: Interval) -> Option<(RangeId, Interval)> {
+                self.piece_in(values)
+            }
+
+            fn free_in(&self, range: RangeId, values: Interval) -> Size {
+                self.free_in(range, values)
+            }
+
+            fn options(&self, range: RangeId) -> Option<&RangeOptions> {
+                self.options(range)
+            }
+
+            fn freed(&self) -> &Freed {
+                self.freed()
+            }
+
+            fn freed_mut(&mut self) -> &mut Freed {
+                self.freed_mut()
+            }
+
+            fn watch_freed(&mut self, is_wanted: bool) {
+                self.watch_freed(is_wanted);
+            }
+        }
+    };
+}
+
+values_of!(Allocator);
+values_of!(Many);
+
+impl Allocator {
     fn piece_in(&self, values: Interval) -> Option<(RangeId, Interval)> {
         self.pieces_in(values).next()
     }
@@ -123,95 +157,15 @@ impl Values for Allocator {
         range.free.count_in(values) + range.stock.count_in(values)
     }
 
-    fn options(&self, range: RangeId) -> Option<&RangeOptions> {
-        self.options(range)
-    }
-
-    fn freed(&self) -> &Freed {
+    pub(super) fn freed(&self) -> &Freed {
         &self.freed
     }
 
-    fn freed_mut(&mut self) -> &mut Freed {
+    pub(super) fn freed_mut(&mut self) -> &mut Freed {
         &mut self.freed
     }
 
     fn watch_freed(&mut self, is_wanted: bool) {
-        match is_wanted {
-            true => self.freed.begin(),
-            false => self.freed.end(),
-        }
-    }
-}
-
-impl Values for Many {
-    fn reserve(
-        &mut self,
-        ask: &Ask<'_>,
-        now: Instant,
-        effects: &mut Effects,
-        granted: &mut Vec<Reservation>,
-    ) -> Result<(), Refused> {
-        self.reserve(ask, now, effects, granted)
-    }
-
-    fn reserve_share(
-        &mut self,
-        ask: &Ask<'_>,
-        share: &Share,
-        now: Instant,
-        effects: &mut Effects,
-        granted: &mut Vec<Reservation>,
-    ) -> Result<(), Refused> {
-        self.reserve_share(ask, share, now, effects, granted)
-    }
-
-    fn was_granted(
-        &mut self,
-        ask: &Ask<'_>,
-        now: Instant,
-        effects: &mut Effects,
-        granted: &mut Vec<Reservation>,
-    ) -> Result<bool, Refused> {
-        self.was_granted(ask, now, effects, granted)
-    }
-
-    fn lapse(&mut self, now: Instant, most: usize, effects: &mut Effects) {
-        self.lapse(now, most, effects);
-    }
-
-    fn advance(&mut self, now: Instant, effects: &mut Effects) {
-        self.advance(now, effects);
-    }
-
-    fn deadline(&self) -> Option<Instant> {
-        self.deadline()
-    }
-
-    fn counts(&self, prefer: &[Prefer]) -> (Size, Size) {
-        self.counts(prefer)
-    }
-
-    fn piece_in(&self, values: Interval) -> Option<(RangeId, Interval)> {
-        self.piece_in(values)
-    }
-
-    fn free_in(&self, range: RangeId, values: Interval) -> Size {
-        self.free_in(range, values)
-    }
-
-    fn options(&self, range: RangeId) -> Option<&RangeOptions> {
-        self.options(range)
-    }
-
-    fn freed(&self) -> &Freed {
-        self.freed()
-    }
-
-    fn freed_mut(&mut self) -> &mut Freed {
-        self.freed_mut()
-    }
-
-    fn watch_freed(&mut self, is_wanted: bool) {
-        self.watch_freed(is_wanted);
+        self.freed.watch(is_wanted);
     }
 }

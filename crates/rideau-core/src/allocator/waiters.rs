@@ -9,7 +9,7 @@ mod lines;
 
 use super::ask::{Ask, Place};
 use super::asked::Asked;
-use super::effects::Effects;
+use super::effects::{Effects, Rest};
 use super::interval::Interval;
 use super::range::RangeId;
 use super::refused::Refused;
@@ -63,6 +63,26 @@ pub struct Told<R> {
     pub answer: Result<Vec<Reservation>, Refused>,
     /// All that was logged until now has to be safe before.
     pub must_wait: bool,
+    /// The partitions that it rests on, if partitions come and go.
+    pub rests: Vec<Rest>,
+}
+
+impl Told<()> {
+    /// The same, told to an asker.
+    fn to<R>(self, reply: R) -> Told<R> {
+        let Self {
+            answer,
+            must_wait,
+            rests,
+            ..
+        } = self;
+        Told {
+            reply,
+            answer,
+            must_wait,
+            rests,
+        }
+    }
 }
 
 impl<R: Reply> Reply for Waiter<R> {
@@ -245,11 +265,11 @@ impl<R: Reply> Waiters<R> {
     ) {
         for ticket in self.lines.of_range(range) {
             if let Some((reply, _)) = self.cancel(ticket, machine, now) {
-                let answer = Err(Refused::Draining);
                 told.push(Told {
                     reply,
-                    answer,
+                    answer: Err(Refused::Draining),
                     must_wait: false,
+                    rests: Vec::new(),
                 });
             }
         }
@@ -300,13 +320,8 @@ impl<R: Reply> Waiters<R> {
         let late: Vec<_> = self.waiting.ended().collect();
         for end in late {
             let (End::Shed { reply: waiter, .. } | End::Gone(waiter)) = end;
-            let (answer, must_wait) = last_answer(&waiter.asked, machine, now, effects);
-            let reply = self.left(waiter, machine);
-            told.push(Told {
-                reply,
-                answer,
-                must_wait,
-            });
+            let last = last_answer(&waiter.asked, machine, now, effects);
+            told.push(last.to(self.left(waiter, machine)));
         }
         let mut left = most;
         while left > 0
@@ -356,19 +371,14 @@ impl<R: Reply> Waiters<R> {
             self.cancel(ticket, machine, now);
             return true;
         }
-        let (answer, must_wait) = self.try_serve(ticket, values, machine, now, effects);
+        let tried = self.try_serve(ticket, values, machine, now, effects);
         let waiter = self.waiting.reply(ticket).expect("who is in line waits");
-        if matches!(answer, Err(Refused::Exhausted { .. })) {
+        if matches!(tried.answer, Err(Refused::Exhausted { .. })) {
             // One value that an ask keeps is no other's.
             return values.first() != values.last() || !waiter.asked.is_several();
         }
         let waiter = self.waiting.pick(ticket, now).expect("it waited");
-        let reply = self.left(waiter, machine);
-        told.push(Told {
-            reply,
-            answer,
-            must_wait,
-        });
+        told.push(tried.to(self.left(waiter, machine)));
         true
     }
 
@@ -381,7 +391,7 @@ impl<R: Reply> Waiters<R> {
         machine: &mut impl Values,
         now: Instant,
         effects: &mut Effects,
-    ) -> (Result<Vec<Reservation>, Refused>, bool) {
+    ) -> Told<()> {
         let waiter = self.waiting.reply(ticket).expect("who is in line waits");
         let asked = &waiter.asked;
         let mut share = Share {
@@ -391,7 +401,12 @@ impl<R: Reply> Waiters<R> {
         if asked.is_several() {
             let (free, size) = machine.counts(asked.prefer());
             if free < Size::new(asked.count().into()) {
-                return (Err(Refused::Exhausted { free, size }), false);
+                return Told {
+                    reply: (),
+                    answer: Err(Refused::Exhausted { free, size }),
+                    must_wait: false,
+                    rests: Vec::new(),
+                };
             }
             share.within = Interval::ALL;
             // Others may be first for what is offered later.
@@ -461,7 +476,7 @@ fn last_answer(
     machine: &mut impl Values,
     now: Instant,
     effects: &mut Effects,
-) -> (Result<Vec<Reservation>, Refused>, bool) {
+) -> Told<()> {
     told_at(effects, |effects| {
         let mut granted = Vec::new();
         let is_known = asked.has_names()
@@ -476,16 +491,22 @@ fn last_answer(
 
 /// An answer, and whether all that was logged has to be safe before it is told. It is
 /// another's answer than that of the call.
-fn told_at<T>(
+fn told_at(
     effects: &mut Effects,
-    decide: impl FnOnce(&mut Effects) -> Result<T, Refused>,
-) -> (Result<T, Refused>, bool) {
+    decide: impl FnOnce(&mut Effects) -> Result<Vec<Reservation>, Refused>,
+) -> Told<()> {
     let before = std::mem::replace(&mut effects.wait, false);
+    let rests = std::mem::take(&mut effects.rests);
     let answer = decide(effects);
     let must_wait = match &answer {
         Ok(_) => effects.wait,
         Err(refused) => refused.tells_of_others(),
     };
     effects.wait = before;
-    (answer, must_wait)
+    Told {
+        reply: (),
+        answer,
+        must_wait,
+        rests: std::mem::replace(&mut effects.rests, rests),
+    }
 }

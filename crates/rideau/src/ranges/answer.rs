@@ -7,6 +7,7 @@ use std::task::{Context, Poll, Waker};
 
 use super::Failed;
 use super::durable::Safe;
+use super::ownership::RestsOn;
 
 /// What was decided, and may be told when it is safe: `.await` it, or
 /// [`wait`](Self::wait) on a plain thread.
@@ -23,12 +24,12 @@ pub struct Answer<T> {
 #[derive(Clone, Debug)]
 pub struct Committed {
     turn: u64,
+    on: RestsOn,
     safe: Arc<Safe>,
 }
 
 impl<T> Answer<T> {
-    pub(super) fn new(decision: Result<T, Failed>, turn: u64, safe: &Arc<Safe>) -> Self {
-        let until = Committed::new(turn, safe);
+    pub(super) const fn new(decision: Result<T, Failed>, until: Committed) -> Self {
         Self { decision, until }
     }
 
@@ -40,6 +41,14 @@ impl<T> Answer<T> {
     pub fn wait(self) -> Result<T, Failed> {
         self.until.wait()?;
         self.decision
+    }
+
+    /// The same, and what was decided before has to be safe too.
+    pub(super) fn after(self, before: Committed) -> Self {
+        Self {
+            until: self.until.or_later(before),
+            ..self
+        }
     }
 
     /// The same when it is safe, and something else of it.
@@ -58,9 +67,29 @@ impl<T> Answer<T> {
 }
 
 impl Committed {
-    pub(super) fn new(turn: u64, safe: &Arc<Safe>) -> Self {
+    pub(super) fn new(turn: u64, on: RestsOn, safe: &Arc<Safe>) -> Self {
         let safe = Arc::clone(safe);
-        Self { turn, safe }
+        Self { turn, on, safe }
+    }
+
+    /// Nothing has to be safe.
+    pub(super) fn at_once(safe: &Arc<Safe>) -> Self {
+        Self::new(0, RestsOn::NOTHING, safe)
+    }
+
+    /// Whether the answer may leave this process at this moment: a node of a cluster that
+    /// does not own a partition any more, or is not sure, must not speak for it. What was
+    /// written by the owner after it was decided may always be told. Ask this when
+    /// [the rest](Self::is_reached) is reached.
+    pub fn is_owned(&self) -> bool {
+        self.on.is_owned()
+    }
+
+    /// The partitions that the answer rests on, each with the epoch of its owner. None if
+    /// partitions do not come and go.
+    pub fn ownerships(&self) -> impl Iterator<Item = (u32, u64)> + '_ {
+        let stakes = self.on.stakes().iter();
+        stakes.map(|stake| (stake.ownership.partition, stake.ownership.epoch))
     }
 
     /// No caller has to wait any more.
@@ -71,21 +100,22 @@ impl Committed {
     pub fn is_reached(&self) -> Result<bool, Failed> {
         match self.turn {
             0 => Ok(true),
-            turn => match self.safe.reached(turn) {
+            turn => match self.safe.reached(turn, &self.on) {
                 None => Ok(false),
-                Some(reached) => reached.map(|()| true).map_err(Failed::Store),
+                Some(reached) => reached.map(|()| true),
             },
         }
-    }
-
-    pub(super) fn turn(&self) -> u64 {
-        self.turn
     }
 
     /// The later of two, of the same ranges.
     #[must_use]
     pub fn or_later(self, other: Self) -> Self {
-        if self.turn >= other.turn { self } else { other }
+        let (earlier, later) = match self.turn >= other.turn {
+            true => (other, self),
+            false => (self, other),
+        };
+        let on = later.on.and(earlier.on);
+        Self { on, ..later }
     }
 
     /// Block until it is reached.
@@ -96,7 +126,7 @@ impl Committed {
     pub fn wait(&self) -> Result<(), Failed> {
         match self.turn {
             0 => Ok(()),
-            turn => self.safe.wait(turn).map_err(Failed::Store),
+            turn => self.safe.wait(turn, &self.on),
         }
     }
 }
@@ -131,17 +161,17 @@ impl Future for Reached {
     type Output = Result<(), Failed>;
 
     fn poll(mut self: Pin<&mut Self>, task: &mut Context<'_>) -> Poll<Self::Output> {
-        let Committed { turn, safe } = &self.until;
+        let Committed { turn, on, safe } = &self.until;
         if *turn == 0 {
             return Poll::Ready(Ok(()));
         }
         let is_left = |waker: &Waker| waker.will_wake(task.waker());
         let reached = match self.waker.as_ref().is_some_and(is_left) {
-            true => safe.reached(*turn),
-            false => safe.poll(*turn, task.waker()),
+            true => safe.reached(*turn, on),
+            false => safe.poll(*turn, on, task.waker()),
         };
         match reached {
-            Some(reached) => Poll::Ready(reached.map_err(Failed::Store)),
+            Some(reached) => Poll::Ready(reached),
             None => {
                 self.waker = Some(task.waker().clone());
                 Poll::Pending

@@ -13,38 +13,30 @@ use std::thread;
 use std::time::{self, Duration};
 
 use parking_lot::MutexGuard;
-use rideau_core::Instant;
 use rideau_core::allocator::Event;
 use tokio::sync::broadcast::Sender;
 
-use super::batching::Gather;
-use super::durable::Safe;
 use super::shared::{Inner, Shared, Sleep};
 use super::taken::TakenLogs;
+use super::turns::{Turn, Turns};
 use crate::store::{Store, StoreError};
 
 mod snapshots;
 
 use snapshots::Round;
 
-/// How late the end of a hold may be noticed by callers that only watch.
-const TICK: Duration = Duration::from_millis(100);
-/// No sleep is shorter.
-const MOMENT: Duration = Duration::from_millis(1);
 /// A store that could not be written is tried again as often,
 const RETRY: Duration = Duration::from_millis(500);
 /// and a snapshot after a while.
 const SNAPSHOT_AGAIN: Duration = Duration::from_secs(30);
 
 pub(super) struct Committer {
-    shared: Arc<Shared>,
+    turns: Turns,
     store: Box<dyn Store>,
-    events: Sender<Event>,
     /// Logged and not written.
     taken: TakenLogs,
     /// What is told when all of it is.
     turn: Option<Turn>,
-    gather: Gather,
     round: Option<Round>,
     log_bytes_min: u64,
     last_snapshot_bytes: u64,
@@ -52,26 +44,14 @@ pub(super) struct Committer {
     snapshot_after: Option<time::Instant>,
 }
 
-/// What was found to do.
-pub(super) struct Turn {
-    /// Which turn is safe when all of it is written.
-    number: u64,
-    /// As many answers wait for it.
-    waiting: u64,
-    events: Vec<Event>,
-    is_last: bool,
-}
-
 impl Committer {
     pub(super) fn new(shared: Arc<Shared>, store: Box<dyn Store>, events: Sender<Event>) -> Self {
         let parts = shared.inner.lock().machine.count();
         Self {
-            shared,
+            turns: Turns::new(shared, events),
             store,
-            events,
             taken: TakenLogs::new(parts),
             turn: None,
-            gather: Gather::default(),
             round: None,
             log_bytes_min: u64::MAX,
             last_snapshot_bytes: 0,
@@ -111,20 +91,20 @@ impl Committer {
         }
         tracing::error!(store = name, %error, "values are not given out");
         let mut can_pass = error.can_pass();
-        self.shared.fail(error);
-        while can_pass && self.shared.rests(RETRY) {
+        self.turns.shared.fail(error);
+        while can_pass && self.turns.shared.rests(RETRY) {
             match self.store.recover() {
                 Ok(true) => {
                     tracing::warn!(store = name, "the store can be written again");
                     self.resume();
-                    self.shared.recover();
+                    self.turns.shared.recover();
                     return true;
                 }
                 Ok(false) => can_pass = false,
                 Err(error) if error.can_pass() => (),
                 Err(error) => {
                     tracing::error!(store = name, %error, "values are not given out any more");
-                    self.shared.fail(error);
+                    self.turns.shared.fail(error);
                     can_pass = false;
                 }
             }
@@ -148,13 +128,12 @@ impl Committer {
             let since = time::Instant::now();
             let turn = self.commit_turn(turn)?;
             let took = since.elapsed();
-            let others = self.publish(turn.number, turn.events);
+            let others = self.turns.publish(turn.number, turn.events);
             if turn.is_last {
                 return Ok(());
             }
             if turn.waiting > 0 {
-                self.gather.written(took, turn.waiting, others);
-                self.gather();
+                self.turns.gather(took, turn.waiting, others);
             }
             self.snapshot_some()?;
         }
@@ -163,7 +142,7 @@ impl Committer {
     /// Wait until something was logged or is due, do a part of what is due, and
     /// take what is to be written.
     fn next_turn(&mut self) -> Turn {
-        let shared = Arc::clone(&self.shared);
+        let shared = Arc::clone(&self.turns.shared);
         let mut inner = shared.inner.lock();
         loop {
             let now = shared.clock.now();
@@ -190,38 +169,9 @@ impl Committer {
         }
     }
 
-    /// Wait for the callers that were just answered to come back, if that is worth
-    /// it.
-    fn gather(&mut self) {
-        let Some(wait) = self.gather.wait() else {
-            return;
-        };
-        let mut inner = self.shared.inner.lock();
-        let until = time::Instant::now() + wait.most;
-        while inner.waiting < wait.target && !inner.is_closing {
-            let target = wait.target;
-            inner.sleep = Sleep::Gathers { target };
-            if self.shared.logged.wait_until(&mut inner, until).timed_out() {
-                break;
-            }
-        }
-        inner.sleep = Sleep::Awake;
-        self.gather.came(wait, inner.waiting);
-    }
-
     fn take(&mut self, inner: &mut Inner, is_last: bool) -> Turn {
         inner.take_logs(&mut self.taken);
-        inner.owed_since = None;
-        let events = inner.effects.events.as_mut().map(mem::take);
-        if self.events.receiver_count() == 0 {
-            inner.effects.events = None;
-        }
-        Turn {
-            number: inner.next_turn(!self.taken.is_empty()),
-            waiting: mem::take(&mut inner.waiting),
-            events: events.unwrap_or_default(),
-            is_last,
-        }
+        self.turns.next(inner, !self.taken.is_empty(), is_last)
     }
 
     /// Make all that was taken safe. If that fails, its turn is kept for later.
@@ -237,65 +187,8 @@ impl Committer {
 
     /// Make all that was taken safe.
     fn commit(&mut self, is_last: bool) -> Result<(), StoreError> {
-        let clock = &self.shared.clock;
+        let clock = &self.turns.shared.clock;
         self.taken.write(&mut *self.store, clock, is_last)
-    }
-
-    /// Tell the callers that wait for it that this turn is safe, and say how many wait
-    /// for more by then: a caller that is answered comes back in no time.
-    /// All others want the lock meanwhile, so it is taken once.
-    fn publish(&self, turn: u64, events: Vec<Event>) -> u64 {
-        let has_moved = turn > self.shared.safe.turn();
-        let others = {
-            let mut inner = self.shared.inner.lock();
-            if has_moved {
-                inner.durable();
-            }
-            inner.waiting
-        };
-        if has_moved {
-            self.shared.safe.move_to(turn);
-        }
-        for event in events {
-            // There may be no watcher any more.
-            let _ = self.events.send(event);
-        }
-        others
-    }
-}
-
-impl Inner {
-    /// Do a part of what is due. Says whether more is.
-    fn advance(&mut self, now: Instant, safe: &Arc<Safe>) -> bool {
-        let due = |inner: &Self| inner.waiters.deadline(&inner.machine);
-        let is_due = |inner: &Self| due(inner).is_some_and(|due| due <= now);
-        if !is_due(self) {
-            return false;
-        }
-        let (machine, effects) = (&mut self.machine, &mut self.effects);
-        self.waiters.advance(machine, now, effects, &mut self.told);
-        self.tell(now, safe);
-        is_due(self)
-    }
-
-    /// How long to sleep until something is due: an ask that waits for it is told
-    /// at once, and others soon enough.
-    fn pause(&self, due: Instant, now: Instant) -> Duration {
-        if self.waiters.is_empty() {
-            return TICK;
-        }
-        let left = due.as_nanos().saturating_sub(now.as_nanos());
-        Duration::from_nanos(left).clamp(MOMENT, TICK)
-    }
-
-    /// When all is written, the last word is that it stopped.
-    fn stop_if_closing(&mut self) -> bool {
-        let stops = self.is_closing && !self.has_logged();
-        if stops && !self.has_stopped {
-            self.has_stopped = true;
-            self.log_stop();
-        }
-        self.has_stopped
     }
 }
 
@@ -306,7 +199,7 @@ impl Drop for Guarded {
     fn drop(&mut self) {
         if thread::panicking() {
             let why = "the thread that writes it down has panicked".to_owned();
-            self.0.shared.fail(StoreError::Stopped { why });
+            self.0.turns.shared.fail(StoreError::Stopped { why });
         }
     }
 }

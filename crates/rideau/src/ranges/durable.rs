@@ -14,7 +14,9 @@ use std::thread::{self, ThreadId};
 
 use parking_lot::{Condvar, Mutex};
 
+use super::Failed;
 use super::idle_hook;
+use super::ownership::RestsOn;
 use crate::store::StoreError;
 
 /// The last turn whose batches would survive, for all that have to know.
@@ -63,11 +65,11 @@ struct Ferry {
 
 impl Safe {
     /// Is this turn safe, with all before it? An error if it never will be.
-    pub(super) fn reached(&self, turn: u64) -> Option<Result<(), Arc<StoreError>>> {
-        if self.turn() >= turn {
-            return Some(Ok(()));
+    pub(super) fn reached(&self, turn: u64, on: &RestsOn) -> Option<Result<(), Failed>> {
+        if let Some(reached) = self.reached_at_once(turn, on) {
+            return Some(reached);
         }
-        self.reached_in(&self.inner.lock(), turn)
+        self.reached_in(&self.inner.lock(), turn, on)
     }
 
     /// The last that is safe.
@@ -76,12 +78,17 @@ impl Safe {
     }
 
     /// As [`reached`](Self::reached); wakes the waker when the answer changes.
-    pub(super) fn poll(&self, turn: u64, waker: &Waker) -> Option<Result<(), Arc<StoreError>>> {
-        if self.turn() >= turn {
-            return Some(Ok(()));
+    pub(super) fn poll(
+        &self,
+        turn: u64,
+        on: &RestsOn,
+        waker: &Waker,
+    ) -> Option<Result<(), Failed>> {
+        if let Some(reached) = self.reached_at_once(turn, on) {
+            return Some(reached);
         }
         let mut inner = self.inner.lock();
-        let reached = self.reached_in(&inner, turn);
+        let reached = self.reached_in(&inner, turn, on);
         if reached.is_none() {
             let waker = waker.clone();
             inner.line_here().push(Waiter { turn, waker });
@@ -90,11 +97,11 @@ impl Safe {
     }
 
     /// Wait until this turn is safe, with all before it.
-    pub(super) fn wait(&self, turn: u64) -> Result<(), Arc<StoreError>> {
+    pub(super) fn wait(&self, turn: u64, on: &RestsOn) -> Result<(), Failed> {
         idle_hook::settle();
         let mut inner = self.inner.lock();
         loop {
-            if let Some(reached) = self.reached_in(&inner, turn) {
+            if let Some(reached) = self.reached_in(&inner, turn, on) {
                 return reached;
             }
             self.moved.wait(&mut inner);
@@ -140,16 +147,33 @@ impl Safe {
         wakers.into_iter().for_each(Waker::wake);
     }
 
+    /// Some of what tasks wait for will not be safe: all of them look again.
+    pub(super) fn look_again(&self) {
+        let mut inner = self.inner.lock();
+        // They stay where they are: most of them wait on.
+        let waiting = inner.lines().flat_map(|line| &line.waiting);
+        let wakers: Vec<Waker> = waiting.map(|one| one.waker.clone()).collect();
+        drop(inner);
+        self.moved.notify_all();
+        wakers.into_iter().for_each(Waker::wake);
+    }
+
     /// It will be safe again, for the tasks that have not been told otherwise.
     pub(super) fn recover(&self) {
         self.inner.lock().failed = None;
     }
 
-    fn reached_in(&self, inner: &Inner, turn: u64) -> Option<Result<(), Arc<StoreError>>> {
-        if self.turn() >= turn {
-            return Some(Ok(()));
+    fn reached_in(&self, inner: &Inner, turn: u64, on: &RestsOn) -> Option<Result<(), Failed>> {
+        let reached = self.reached_at_once(turn, on);
+        reached.or_else(|| inner.failed.clone().map(|error| Err(Failed::Store(error))))
+    }
+
+    /// The same, as far as it can be told without the lock.
+    fn reached_at_once(&self, turn: u64, on: &RestsOn) -> Option<Result<(), Failed>> {
+        if let Some(lost) = on.lost() {
+            return Some(Err(lost));
         }
-        inner.failed.clone().map(Err)
+        (self.turn() >= turn).then_some(Ok(()))
     }
 }
 
@@ -284,7 +308,7 @@ mod tests {
         let count = Arc::new(Count::default());
         let waker = Waker::from(Arc::clone(&count));
         for turn in [1, 2, 3] {
-            assert!(safe.poll(turn, &waker).is_none());
+            assert!(safe.poll(turn, &RestsOn::NOTHING, &waker).is_none());
         }
         count
     }
@@ -324,7 +348,7 @@ mod tests {
         let _ = ferry.as_mut().poll(&mut Context::from_waker(Waker::noop()));
         let count = Arc::new(Count::default());
         let waker = Waker::from(Arc::clone(&count));
-        assert!(safe.poll(1, &waker).is_none());
+        assert!(safe.poll(1, &RestsOn::NOTHING, &waker).is_none());
         safe.move_to(1);
         assert_eq!(count.times(), 1);
     }
@@ -354,8 +378,8 @@ mod tests {
         let (fence, newest) = (1, 2);
         safe.fail(Arc::new(StoreError::Fenced { fence, newest }));
         assert_eq!((here.times(), there.times()), (3, 3));
-        assert!(matches!(safe.reached(1), Some(Ok(()))));
-        assert!(matches!(safe.reached(2), Some(Err(_))));
+        assert!(matches!(safe.reached(1, &RestsOn::NOTHING), Some(Ok(()))));
+        assert!(matches!(safe.reached(2, &RestsOn::NOTHING), Some(Err(_))));
     }
 
     #[test]
@@ -380,7 +404,7 @@ mod tests {
         let count = Arc::new(Count::default());
         let waker = Waker::from(Arc::clone(&count));
         for turn in [first, first + 1] {
-            assert!(safe.poll(turn, &waker).is_none());
+            assert!(safe.poll(turn, &RestsOn::NOTHING, &waker).is_none());
         }
         count
     }

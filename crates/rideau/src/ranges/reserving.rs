@@ -140,6 +140,10 @@ impl Reserving {
     /// # Errors
     ///
     /// The same wait, if it is not decided.
+    #[expect(
+        clippy::result_large_err,
+        reason = "it is the wait itself, which its caller had"
+    )]
     pub fn into_parts(mut self) -> Result<(Result<Vec<Reservation>, Failed>, Committed), Self> {
         match mem::replace(&mut self.state, State::Over) {
             State::Decided { decision, reached } => Ok((decision, reached.into_until())),

@@ -15,6 +15,7 @@ use super::Failed;
 use super::answer::Committed;
 use super::clocks::Continued;
 use super::durable::Safe;
+use super::hosted::{Hosted, HostedParts};
 use super::idle_hook;
 use super::reserving::ReplySlot;
 use super::taken::TakenLogs;
@@ -39,6 +40,8 @@ pub(super) struct Shared {
     pub(super) logged: Arc<Condvar>,
     pub(super) safe: Arc<Safe>,
     pub(super) clock: Continued,
+    /// Partitions come and go.
+    pub(super) hosted: Option<Hosted>,
     /// The thread has the only strong one, so that events end with it.
     pub(super) events: WeakSender<Event>,
 }
@@ -65,6 +68,7 @@ pub(super) struct Inner {
     pub(super) waiting: u64,
     /// Since when it is left to a thread to wake the one that writes.
     pub(super) owed_since: Option<Instant>,
+    pub(super) hosted: Option<HostedParts>,
 }
 
 /// What the thread does while nothing is logged.
@@ -106,12 +110,21 @@ impl Shared {
                 sleep: Sleep::Awake,
                 waiting: 0,
                 owed_since: None,
+                hosted: None,
             }),
             logged: Arc::default(),
             safe: Arc::default(),
             clock,
+            hosted: None,
             events,
         }
+    }
+
+    /// The same, with partitions that come and go.
+    pub(super) fn hosting(mut self, hosted: Hosted, parts: HostedParts) -> Self {
+        self.hosted = Some(hosted);
+        self.inner.get_mut().hosted = Some(parts);
+        self
     }
 
     /// Wake the thread if it has something to do, or something may come due. A
@@ -199,6 +212,7 @@ impl Inner {
         let events = self.effects.events.as_ref();
         self.has_logged()
             || !self.woken.is_empty()
+            || self.hosted.as_ref().is_some_and(HostedParts::has_work)
             || events.is_some_and(|events| !events.is_empty())
     }
 
@@ -248,6 +262,7 @@ impl Inner {
         granted: &mut Vec<Reservation>,
     ) -> Result<(), Refused> {
         self.effects.wait = false;
+        self.effects.rests.clear();
         let (machine, effects) = (&mut self.machine, &mut self.effects);
         self.waiters
             .reserve(machine, ask, now, effects, granted, &mut self.told)
@@ -280,15 +295,18 @@ impl Inner {
         while !self.told.is_empty() {
             let mut returned = Vec::new();
             let turn = self.turn();
-            for told in self.told.drain(..) {
+            let mut all = mem::take(&mut self.told);
+            for told in all.drain(..) {
                 let turn = if told.must_wait { turn } else { 0 };
                 self.waiting += u64::from(told.must_wait);
                 let answer = told.answer.map_err(Failed::Refused);
-                match told.reply.tell(answer, Committed::new(turn, safe)) {
+                let on = self.rests_on(&told.rests, turn);
+                match told.reply.tell(answer, Committed::new(turn, on, safe)) {
                     Ok(waker) => self.woken.extend(waker),
                     Err(granted) => returned.extend(granted),
                 }
             }
+            self.told = all;
             for one in returned.into_iter().filter(|one| !one.is_known) {
                 let (machine, effects) = (&mut self.machine, &mut self.effects);
                 // It was given a moment ago.
@@ -303,7 +321,7 @@ impl Inner {
     pub(super) fn let_waiters_go(&mut self, now: Instant, safe: &Arc<Safe>) {
         for cell in self.waiters.close(&mut self.machine, now) {
             let failed = self.why_not().unwrap_or(Failed::Closed);
-            let told = cell.tell(Err(failed), Committed::new(0, safe));
+            let told = cell.tell(Err(failed), Committed::at_once(safe));
             self.woken.extend(told.ok().flatten());
         }
     }

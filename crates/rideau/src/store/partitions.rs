@@ -12,8 +12,8 @@ use super::Piece;
 /// What a node has in its partitions.
 ///
 /// The node calls from one thread, one call after the other. No call may wait for the log.
-/// The calls of a partition come in this order: `load`, `begin`, then any number of
-/// `snapshot`s, `close`, `begin` again or `end`. `end` may come at any time.
+/// The calls of a partition come in this order: `load`, `begin`, then `close`, `begin`
+/// again or `end`. `snapshot` may come at any time after `load`, and `end` at any time.
 pub trait PartitionHost: Send + Sync {
     /// Drops what there is of a partition, and takes in what its former owners wrote:
     /// chunks of a snapshot, then sections in the order in which they were written.
@@ -64,6 +64,10 @@ pub trait PartitionLog: Send + Sync {
     /// All that was decided of a partition in this epoch was appended, and nothing more
     /// will be.
     fn closed(&self, partition: u32, epoch: u64);
+
+    /// Hardly any fences are left of an epoch: the node has to raise it. The host says so
+    /// once in each epoch.
+    fn spent(&self, partition: u32, epoch: u64);
 
     /// A snapshot begins: sections from here on will be needed with it.
     fn snapshot_begun(&self, partition: u32, epoch: u64);

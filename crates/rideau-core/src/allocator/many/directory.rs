@@ -3,12 +3,16 @@
 use std::collections::BTreeMap;
 
 use super::{Many, Part};
+use crate::allocator::ask::{Place, Prefer};
 use crate::allocator::change::{self, check_name, intervals};
 use crate::allocator::effects::Effects;
 use crate::allocator::interval::Interval;
+use crate::allocator::partition::Partition;
 use crate::allocator::range::{Range, RangeError, RangeId, RangeOptions};
 use crate::allocator::refused::Refused;
-use crate::allocator::{Piece, RANGES_MAX, STRAY, pieces_in};
+use crate::allocator::restore::Restore;
+use crate::allocator::size::Size;
+use crate::allocator::{Options, Piece, RANGES_MAX, STRAY, pieces_in};
 use crate::time::Instant;
 
 #[derive(Debug, Default)]
@@ -30,6 +34,26 @@ pub(super) struct Known {
 }
 
 impl Directory {
+    /// These ranges.
+    pub(super) fn of(ranges: Vec<(String, RangeOptions)>) -> Result<Self, (String, RangeError)> {
+        let mut directory = Self::default();
+        for (name, options) in ranges {
+            match directory.check(&name, &options) {
+                Ok(id) => directory.put(id, &name, options),
+                Err(error) => return Err((name, error)),
+            }
+        }
+        Ok(directory)
+    }
+
+    /// A machine of a partition that is to be read back, with its shares of all ranges but
+    /// those that are being taken away.
+    pub(super) fn restore(&self, at: Partition, options: &Options) -> Restore {
+        let ranges = self.ranges.iter().filter(|(_, known)| !known.is_draining);
+        let shares = ranges.map(|(id, known)| (*id, &*known.name, at.options(&known.options)));
+        Restore::of_part(options, shares)
+    }
+
     pub(super) fn find(&self, name: &str) -> Option<RangeId> {
         self.names.get(name).copied()
     }
@@ -48,6 +72,26 @@ impl Directory {
         within: Interval,
     ) -> impl Iterator<Item = (RangeId, Interval)> + '_ {
         pieces_in(&self.pieces, within)
+    }
+
+    /// All ranges.
+    pub(super) fn all(&self) -> impl Iterator<Item = (RangeId, &Known)> + '_ {
+        self.ranges.iter().map(|(id, known)| (*id, known))
+    }
+
+    /// How many values there are in these places, in whatever partitions.
+    pub(super) fn size_of(&self, prefer: &[Prefer]) -> Size {
+        let mut size = Size::ZERO;
+        for prefer in prefer {
+            let (wanted, within) = match prefer.place {
+                Place::Range(id) => (Some(id), Interval::ALL),
+                Place::Within(within) => (None, within),
+            };
+            let pieces = self.pieces_in(within);
+            let pieces = pieces.filter(|(id, _)| wanted.is_none_or(|wanted| wanted == *id));
+            size = pieces.fold(size, |sum, (_, piece)| sum.saturating_add(piece.size()));
+        }
+        size
     }
 
     /// Can a range be like this? Says which one it is or will be.
@@ -118,8 +162,8 @@ impl Many {
         if !has_class && self.shares(id).any(|range| range.held() > 0) {
             return Err(RangeError::ClassHeld);
         }
-        for part in 0..self.parts.len() {
-            self.visit(part, effects, |machine, at, effects| {
+        for part in self.open_numbers() {
+            self.visit(part, now, effects, |machine, at, now, effects| {
                 machine.put_range(id, name, at.options(&options), now, effects)
             })?;
         }
@@ -133,8 +177,8 @@ impl Many {
         effects: &mut Effects,
     ) -> Result<bool, Refused> {
         self.directory.drain(id)?;
-        for part in 0..self.parts.len() {
-            self.visit(part, effects, |machine, _, effects| {
+        for part in self.open_numbers() {
+            self.visit(part, Instant::START, effects, |machine, _, _, effects| {
                 match machine.remove_range(id, effects) {
                     // Its share is gone already.
                     Err(Refused::UnknownRange) => Ok(true),
@@ -148,7 +192,8 @@ impl Many {
 
     /// What the machines have of a range.
     pub(super) fn shares(&self, id: RangeId) -> impl Iterator<Item = &Range> + '_ {
-        self.parts.iter().filter_map(move |part| share(part, id))
+        let here = self.parts.iter().flatten();
+        here.filter_map(move |part| share(part, id))
     }
 
     /// A range that is taken away is gone when no machine has any of it.
@@ -160,7 +205,7 @@ impl Many {
         let draining = ranges.filter(|(_, range)| range.is_draining);
         let gone: Vec<RangeId> = draining
             .map(|(id, _)| *id)
-            .filter(|id| self.parts.iter().all(|part| share(part, *id).is_none()))
+            .filter(|id| self.shares(*id).next().is_none())
             .collect();
         for id in gone {
             self.directory.remove(id);

@@ -18,8 +18,8 @@ impl Many {
         now: Instant,
         effects: &mut Effects,
     ) -> Result<Held, Refused> {
-        let part = self.part_of(value);
-        self.change(part, change, now, effects, |machine, at, effects| {
+        let part = self.part_of(value, effects)?;
+        self.change(part, change, now, effects, |machine, at, now, effects| {
             let held = machine.claim(at.index(value), change, now, effects);
             held.map(|held| at.held(held))
         })
@@ -33,7 +33,7 @@ impl Many {
         effects: &mut Effects,
     ) -> Result<Held, Refused> {
         let part = self.part_with(which, now, effects)?;
-        self.change(part, change, now, effects, |machine, at, effects| {
+        self.change(part, change, now, effects, |machine, at, now, effects| {
             let held = machine.write(at.which(which), change, now, effects);
             held.map(|held| at.held(held))
         })
@@ -47,7 +47,7 @@ impl Many {
         effects: &mut Effects,
     ) -> Result<Held, Refused> {
         let part = self.part_with(which, now, effects)?;
-        self.change(part, change, now, effects, |machine, at, effects| {
+        self.change(part, change, now, effects, |machine, at, now, effects| {
             let held = machine.update(at.which(which), change, now, effects);
             held.map(|held| at.held(held))
         })
@@ -64,7 +64,7 @@ impl Many {
         let part = self.part_with(which, now, effects)?;
         let none = Fields::new();
         let change = Change::new(&none);
-        self.change(part, &change, now, effects, |machine, at, effects| {
+        self.change(part, &change, now, effects, |machine, at, now, effects| {
             let held = machine.refresh(at.which(which), proof, ttl, now, effects);
             held.map(|held| at.held(held))
         })
@@ -78,7 +78,7 @@ impl Many {
         effects: &mut Effects,
     ) -> Result<Held, Refused> {
         let part = self.part_with(which, now, effects)?;
-        self.visit(part, effects, |machine, at, effects| {
+        self.visit(part, now, effects, |machine, at, now, effects| {
             let held = machine.cancel(at.which(which), proof, now, effects);
             held.map(|held| at.held(held))
         })
@@ -91,8 +91,8 @@ impl Many {
         now: Instant,
         effects: &mut Effects,
     ) -> Result<Released, Refused> {
-        let part = self.part_of(value);
-        self.visit(part, effects, |machine, at, effects| {
+        let part = self.part_of(value, effects)?;
+        self.visit(part, now, effects, |machine, at, now, effects| {
             machine.release(at.index(value), proof, now, effects)
         })
     }

@@ -37,7 +37,8 @@ impl Many {
         }
         let known = granted.len();
         for (part, slot) in found {
-            granted.push(self.visit(part, effects, |machine, at, effects| {
+            self.rest_on(part, effects);
+            granted.push(self.visit(part, now, effects, |machine, at, _, effects| {
                 let prefer = at.prefers(ask);
                 let ask = Ask {
                     prefer: &prefer,
@@ -61,7 +62,10 @@ impl Many {
             return found;
         }
         for part in 0..self.parts.len() {
-            let slots = self.visit(part, effects, |machine, _, effects| {
+            if !self.serves(part) {
+                continue;
+            }
+            let slots = self.visit(part, now, effects, |machine, _, now, effects| {
                 machine.with_id(ask, now, effects)
             });
             found.extend(slots.into_iter().map(|slot| (part, slot)));
@@ -81,7 +85,10 @@ impl Many {
             return Ok(None);
         }
         for part in 0..self.parts.len() {
-            let slot = self.visit(part, effects, |machine, _, effects| {
+            if !self.serves(part) {
+                continue;
+            }
+            let slot = self.visit(part, now, effects, |machine, _, now, effects| {
                 machine.owner(ask, now, effects)
             })?;
             let Some(slot) = slot else { continue };
@@ -94,8 +101,8 @@ impl Many {
     }
 
     fn is_detached(&self, (part, slot): (usize, Slot)) -> bool {
-        let head = self.parts[part].machine.records.head(slot);
-        head.state == State::Detached
+        let part = self.parts[part].as_ref().expect("it was just found");
+        part.machine.records.head(slot).state == State::Detached
     }
 
     fn give_again(
@@ -106,7 +113,8 @@ impl Many {
         effects: &mut Effects,
     ) -> Result<Reservation, Refused> {
         let is_taken = self.is_taken_elsewhere(ask.keys, part, now, effects);
-        self.visit(part, effects, |machine, at, effects| {
+        self.rest_on(part, effects);
+        self.visit(part, now, effects, |machine, at, now, effects| {
             let prefer = at.prefers(ask);
             let ask = Ask {
                 prefer: &prefer,
@@ -131,7 +139,10 @@ impl Many {
             return Ok(());
         }
         for part in 0..self.parts.len() {
-            self.visit(part, effects, |machine, _, effects| {
+            if !self.serves(part) {
+                continue;
+            }
+            self.visit(part, now, effects, |machine, _, now, effects| {
                 machine.check_plain(ask, now, effects)
             })?;
         }
@@ -151,7 +162,8 @@ impl Many {
         }
         (0..self.parts.len()).any(|part| {
             part != own
-                && self.visit(part, effects, |machine, _, effects| {
+                && self.serves(part)
+                && self.visit(part, now, effects, |machine, _, now, effects| {
                     let mut keys = keys.iter();
                     keys.any(|key| machine.in_the_way(key, None, now, effects).is_some())
                 })
@@ -166,17 +178,17 @@ impl Many {
         change: &Change<'_>,
         now: Instant,
         effects: &mut Effects,
-        act: impl FnOnce(&mut Allocator, Partition, &mut Effects) -> Result<T, Refused>,
+        act: impl FnOnce(&mut Allocator, Partition, Instant, &mut Effects) -> Result<T, Refused>,
     ) -> Result<T, Refused> {
         change.check()?;
         let is_taken = self.is_taken_elsewhere(change.keys, part, now, effects);
-        let done = self.visit(part, effects, |machine, at, effects| {
+        let done = self.visit(part, now, effects, |machine, at, now, effects| {
             machine.keys_taken = is_taken;
-            let done = act(machine, at, effects);
+            let done = act(machine, at, now, effects);
             machine.keys_taken = false;
             done
         });
-        let reservations_max = self.reservations_max;
+        let reservations_max = self.options.reservations_max;
         done.map_err(|refused| match refused {
             Refused::Full { .. } => Refused::Full { reservations_max },
             other => other,
@@ -191,14 +203,17 @@ impl Many {
         effects: &mut Effects,
     ) -> Result<usize, Refused> {
         let key = match which {
-            Which::Value(value) => return Ok(self.part_of(value)),
+            Which::Value(value) => return self.part_of(value, effects),
             Which::Key(key) => key,
         };
         // If none has it, the partition of the key says so.
         let mut found = self.partitions.of_name(key) as usize;
         let mut count = 0;
         for part in 0..self.parts.len() {
-            let slots = self.visit(part, effects, |machine, _, effects| {
+            if !self.serves(part) {
+                continue;
+            }
+            let slots = self.visit(part, now, effects, |machine, _, now, effects| {
                 machine.with_key(key, now, effects).len()
             });
             if slots > 0 {
@@ -207,7 +222,14 @@ impl Many {
             count += slots;
         }
         match count {
-            0 | 1 => Ok(found),
+            0 => {
+                self.rest_on_all(effects);
+                self.decide_on(found as u32, effects)
+            }
+            1 => {
+                self.rest_on(found, effects);
+                Ok(found)
+            }
             count => Err(Refused::Ambiguous { count }),
         }
     }

@@ -8,7 +8,7 @@ use crate::allocator::ask::{Place, Prefer, Which};
 use crate::allocator::effects::Effects;
 use crate::allocator::interval::Interval;
 use crate::allocator::look::{Bytes, Count, Filter, Seen, Standing};
-use crate::allocator::range::{RangeId, RangeOptions, RangeStats};
+use crate::allocator::range::{Range, RangeId, RangeOptions, RangeStats};
 use crate::allocator::size::Size;
 use crate::time::Instant;
 
@@ -24,17 +24,27 @@ impl Many {
     ) -> Vec<Seen> {
         let parts = match which {
             Which::Value(value) => {
-                let part = self.part_of(value);
+                let part = self.partitions.of_value(value) as usize;
                 part..part + 1
             }
             Which::Key(_) => 0..self.parts.len(),
         };
         let mut all: Vec<Seen> = Vec::new();
-        for part in parts {
-            self.visit(part, effects, |machine, at, effects| {
+        for part in parts.clone() {
+            if !self.is_open(part) {
+                continue;
+            }
+            let before = all.len();
+            self.visit(part, now, effects, |machine, at, now, effects| {
                 let seen = machine.lookup(at.which(which), now, effects);
                 all.extend(seen.into_iter().map(|seen| at.seen(seen)));
             });
+            if all.len() > before || parts.len() == 1 {
+                self.rest_on(part, effects);
+            }
+        }
+        if all.is_empty() && parts.len() > 1 {
+            self.rest_on_all(effects);
         }
         all.sort_by_key(|seen| seen.fence);
         all
@@ -46,8 +56,11 @@ impl Many {
         now: Instant,
         effects: &mut Effects,
     ) -> Standing {
-        let part = self.part_of(value);
-        self.visit(part, effects, |machine, at, effects| {
+        let part = self.partitions.of_value(value) as usize;
+        if !self.is_open(part) {
+            return Standing::Outside;
+        }
+        self.visit(part, now, effects, |machine, at, now, effects| {
             machine.stands(at.index(value), now, effects)
         })
     }
@@ -86,12 +99,16 @@ impl Many {
             is_draining: known.is_draining,
             bytes: 0,
         };
-        for stats in self.shares(range).map(|share| share.stats()) {
+        for part in self.open() {
+            let Some(stats) = share(part, range).map(Range::stats) else {
+                continue;
+            };
+            let quarantined_until = stats.quarantined_until.map(|until| part.at.outside(until));
             all.size = all.size.saturating_add(stats.size);
             all.free = all.free.saturating_add(stats.free);
             all.reserved += stats.reserved;
             all.quarantined = all.quarantined.saturating_add(stats.quarantined);
-            all.quarantined_until = all.quarantined_until.max(stats.quarantined_until);
+            all.quarantined_until = all.quarantined_until.max(quarantined_until);
             all.detached += stats.detached;
             all.cooling += stats.cooling;
             for (sum, tier) in all.tiers.iter_mut().zip(stats.tiers) {
@@ -109,7 +126,7 @@ impl Many {
             quarantined: Size::ZERO,
             held: Size::ZERO,
         };
-        for part in &self.parts {
+        for part in self.open() {
             let Some(here) = part.at.indexes(within) else {
                 continue;
             };
@@ -126,7 +143,7 @@ impl Many {
     pub(in crate::allocator) fn counts(&self, prefer: &[Prefer]) -> (Size, Size) {
         let (mut free, mut size) = (Size::ZERO, Size::ZERO);
         for prefer in prefer {
-            for part in &self.parts {
+            for part in self.served() {
                 let Some(here) = part.at.prefer(prefer) else {
                     continue;
                 };
@@ -140,12 +157,16 @@ impl Many {
                 size = size.saturating_add(counts.1);
             }
         }
+        if self.served().count() < self.parts.len() {
+            // What is elsewhere may come here.
+            size = self.directory.size_of(prefer);
+        }
         (free, size)
     }
 
     pub(in crate::allocator) fn free_in(&self, range: RangeId, values: Interval) -> Size {
         let mut free = Size::ZERO;
-        for part in &self.parts {
+        for part in self.served() {
             if let (Some(share), Some(here)) = (share(part, range), part.at.indexes(values)) {
                 free = free.saturating_add(share.free.count_in(here));
                 free = free.saturating_add(share.stock.count_in(here));
@@ -159,7 +180,8 @@ impl Many {
     }
 
     pub(in crate::allocator) fn bytes(&self) -> Bytes {
-        let all = self.parts.iter().map(|part| part.machine.bytes());
+        let here = self.parts.iter().flatten();
+        let all = here.map(|part| part.machine.bytes());
         all.fold(Bytes::default(), |sum, bytes| Bytes {
             records: sum.records + bytes.records,
             records_len: sum.records_len + bytes.records_len,
@@ -174,6 +196,10 @@ impl Many {
         while all.len() < most
             && let Some(part) = self.parts.get(part_at(*cursor))
         {
+            let Some(part) = part.as_ref().filter(|part| part.phase.is_open()) else {
+                go_on(cursor, 0, true);
+                continue;
+            };
             let mut within = *cursor as u32;
             let seen = part.machine.page(&mut within, most - all.len());
             let is_last = seen.is_empty();
@@ -194,7 +220,11 @@ impl Many {
             return false;
         };
         let mut within = *cursor as u32;
-        let has_more = part.machine.count_ending(until, &mut within, most, counts);
+        let part = part.as_ref().filter(|part| part.phase.is_open());
+        let has_more = part.is_some_and(|part| {
+            let until = part.at.inside(until);
+            part.machine.count_ending(until, &mut within, most, counts)
+        });
         go_on(cursor, within, !has_more);
         true
     }
@@ -213,7 +243,12 @@ impl Many {
             return None;
         }
         let mut within = *cursor as u32;
-        let released = self.visit(part, effects, |machine, _, effects| {
+        if !self.serves(part) {
+            go_on(cursor, within, true);
+            return Some(0);
+        }
+        self.rest_on(part, effects);
+        let released = self.visit(part, now, effects, |machine, _, now, effects| {
             machine.release_some(filter, range, &mut within, most, now, effects)
         });
         go_on(cursor, within, released.is_none());

@@ -56,13 +56,20 @@ impl Many {
         }
         let count = self.room_for(ask)?;
         let mut taken = Vec::new();
-        let shares: Vec<Option<Share>> = self.parts.iter().map(|p| p.at.share(share)).collect();
+        let mut shares: Vec<(usize, Share)> = Vec::new();
+        for number in 0..self.parts.len() {
+            if self.serves(number)
+                && let Some(part) = &self.parts[number]
+                && let Some(share) = part.at.share(share)
+            {
+                shares.push((number, share));
+            }
+        }
         for tier in tiers(ask) {
             for prefer in ask.prefer.iter().filter(|prefer| prefer.tier == tier) {
-                for (number, share) in shares.iter().enumerate() {
-                    if let Some(share) = share {
-                        let part = &mut self.parts[number];
-                        take_share(part, number, prefer, share, count, &mut taken);
+                for (number, share) in &shares {
+                    if let Some(part) = &mut self.parts[*number] {
+                        take_share(part, *number, prefer, share, count, &mut taken);
                     }
                 }
             }
@@ -83,7 +90,8 @@ impl Many {
         if taken.len() == count || (ask.partial && !taken.is_empty()) {
             for (part, taken) in taken {
                 let before = granted.len();
-                let at = self.visit(*part, effects, |machine, at, effects| {
+                self.rest_on(*part, effects);
+                let at = self.visit(*part, now, effects, |machine, at, now, effects| {
                     machine.grant(ask, &[*taken], now, effects, granted);
                     at
                 });
@@ -94,7 +102,8 @@ impl Many {
             return Ok(());
         }
         for (part, taken) in taken {
-            self.parts[*part].machine.put_back(*taken);
+            let part = self.parts[*part].as_mut().expect("it was just asked");
+            part.machine.put_back(*taken);
         }
         let (free, size) = self.counts(ask.prefer);
         Err(Refused::Exhausted { free, size })
@@ -102,7 +111,7 @@ impl Many {
 
     /// How many values may get a holder.
     fn room(&self) -> usize {
-        self.reservations_max.saturating_sub(self.records)
+        self.options.reservations_max.saturating_sub(self.records)
     }
 
     /// As many values as the asker can have, if there are any.
@@ -112,7 +121,7 @@ impl Many {
         if room == count || (ask.partial && room > 0) {
             Ok(room)
         } else {
-            let reservations_max = self.reservations_max;
+            let reservations_max = self.options.reservations_max;
             Err(Refused::Full { reservations_max })
         }
     }
@@ -170,9 +179,7 @@ impl Many {
         for prefer in ask.prefer.iter().filter(|prefer| prefer.tier == tier) {
             let mut in_vain = 0;
             while taken.len() < count && in_vain < self.parts.len() {
-                let part = &mut self.parts[self.next];
-                let here = part.at.prefer(prefer);
-                match here.and_then(|here| part.machine.take_at(&here)) {
+                match self.take_here(prefer) {
                     Some(value) => {
                         taken.push((self.next, value));
                         in_vain = 0;
@@ -182,6 +189,18 @@ impl Many {
                 self.next = (self.next + 1) % self.parts.len();
             }
         }
+    }
+}
+
+impl Many {
+    /// Take a value of the next partition, if that has one and may be asked.
+    fn take_here(&mut self, prefer: &Prefer) -> Option<Taken> {
+        if !self.serves(self.next) {
+            return None;
+        }
+        let part = self.parts[self.next].as_mut()?;
+        let here = part.at.prefer(prefer)?;
+        part.machine.take_at(&here)
     }
 }
 

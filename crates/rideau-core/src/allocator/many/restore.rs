@@ -5,7 +5,6 @@ use super::{Many, Part};
 use crate::allocator::Options;
 use crate::allocator::effects::{Effects, PartLog};
 use crate::allocator::entry::{BadEntry, Clock};
-use crate::allocator::freed::Freed;
 use crate::allocator::partition::Partition;
 use crate::allocator::range::{RangeError, RangeOptions};
 use crate::allocator::restore::Restore;
@@ -27,27 +26,14 @@ impl RestoreMany {
         options: &Options,
         ranges: Vec<(String, RangeOptions)>,
     ) -> Result<Self, (String, RangeError)> {
-        let mut directory = Directory::default();
-        let mut all = Vec::with_capacity(ranges.len());
-        for (name, options) in ranges {
-            match directory.check(&name, &options) {
-                Ok(id) => {
-                    directory.put(id, &name, options.clone());
-                    all.push((id, name, options));
-                }
-                Err(error) => return Err((name, error)),
-            }
-        }
-        let parts = Partition::all(partitions).map(|at| {
-            let shares = all.iter();
-            let shares = shares.map(|(id, name, options)| (*id, &**name, at.options(options)));
-            (at, Restore::of_part(options, shares))
-        });
+        let directory = Directory::of(ranges)?;
+        let parts = Partition::all(partitions).map(|at| (at, directory.restore(at, options)));
+        let parts = parts.collect();
         Ok(Self {
             partitions,
             options: options.clone(),
             directory,
-            parts: parts.collect(),
+            parts,
         })
     }
 
@@ -62,18 +48,7 @@ impl RestoreMany {
     }
 
     pub(in crate::allocator) fn finish(self, now: Instant) -> Many {
-        let mut many = Many {
-            partitions: self.partitions,
-            parts: Vec::with_capacity(self.parts.len()),
-            directory: self.directory,
-            reservations_max: self.options.reservations_max,
-            records: 0,
-            log_len: 0,
-            events: 0,
-            fence: self.options.fence,
-            freed: Freed::default(),
-            next: 0,
-        };
+        let mut many = Many::without_parts(self.partitions, self.directory, &self.options);
         for (at, restore) in self.parts {
             let mut effects = Effects::new();
             let machine = restore.finish(now, &mut effects);
@@ -82,13 +57,7 @@ impl RestoreMany {
             many.records += machine.records.len();
             many.log_len += log.len();
             many.fence = many.fence.max(machine.fence);
-            many.parts.push(Part {
-                at,
-                machine,
-                log,
-                taken: 0,
-                safe: 0,
-            });
+            many.parts.push(Some(Box::new(Part::new(at, machine, log))));
         }
         many
     }

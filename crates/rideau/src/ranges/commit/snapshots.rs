@@ -38,7 +38,7 @@ impl Committer {
         let len = CHUNK.min(self.store.batch_len_max() / 2);
         let mut chunk = Vec::with_capacity(len + 4096);
         let has_more = {
-            let inner = self.shared.inner.lock();
+            let inner = self.turns.shared.inner.lock();
             inner
                 .machine
                 .snapshot(round.part, &mut round.at, len, &mut chunk)
@@ -60,7 +60,7 @@ impl Committer {
     fn begin_snapshot(&mut self, part: usize, before: u64) -> Result<(), StoreError> {
         self.store.begin_snapshot(part as u32)?;
         let mut clocks = Vec::new();
-        Entry::Clock(self.shared.clock.written()).put(&mut clocks);
+        Entry::Clock(self.turns.shared.clock.written()).put(&mut clocks);
         let bytes = before + self.put_chunk(&clocks)?;
         let at = SnapshotAt::default();
         self.round = Some(Round { part, at, bytes });
@@ -82,12 +82,12 @@ impl Committer {
     /// What the last piece shows is logged before the snapshot counts.
     fn end_snapshot(&mut self) -> Result<(), StoreError> {
         let turn = {
-            let shared = Arc::clone(&self.shared);
+            let shared = Arc::clone(&self.turns.shared);
             let mut inner = shared.inner.lock();
             self.take(&mut inner, false)
         };
         let turn = self.commit_turn(turn)?;
-        self.publish(turn.number, turn.events);
+        self.turns.publish(turn.number, turn.events);
         self.store.end_snapshot()
     }
 }

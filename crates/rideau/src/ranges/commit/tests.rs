@@ -69,7 +69,7 @@ fn within(range: Option<RangeId>) -> [Prefer; 1] {
 
 /// Ask for a value of a range, and say how many ends were noticed by it.
 fn ask(committer: &Committer, name: &str) -> (Result<(), Refused>, usize) {
-    let shared = &committer.shared;
+    let shared = &committer.turns.shared;
     let inner = &mut *shared.inner.lock();
     let prefer = within(inner.machine.range(name));
     let (now, effects) = (shared.clock.now(), &mut inner.effects);
@@ -91,7 +91,7 @@ fn ended(events: &[Event]) -> usize {
 fn a_million_that_end_at_once_hold_no_call_up() {
     let dial = Dial::new();
     let mut committer = full(&dial);
-    let _watcher = committer.events.subscribe();
+    let _watcher = committer.turns.events.subscribe();
     dial.advance(Duration::from_secs(11));
     let mut all_ended = 0;
     let mut turns = 0;
@@ -102,7 +102,7 @@ fn a_million_that_end_at_once_hold_no_call_up() {
         assert!(noticed <= STEP_MAX, "{noticed} in one turn");
         turns += 1;
         committer.commit(false).unwrap();
-        committer.publish(turn.number, turn.events);
+        committer.turns.publish(turn.number, turn.events);
         // Between two turns every ask gets an answer, with little to do.
         by_asks = 0;
         for name in ["free", "full", "one"] {
@@ -112,7 +112,7 @@ fn a_million_that_end_at_once_hold_no_call_up() {
             assert!(noticed <= ASK_MAX, "{noticed} for {name}");
             by_asks += noticed;
         }
-        let inner = committer.shared.inner.lock();
+        let inner = committer.turns.shared.inner.lock();
         all_ended = HELD as usize - still_held(&inner);
     }
     // An ask in vain does much of it.
@@ -130,14 +130,14 @@ fn still_held(inner: &Inner) -> usize {
 fn what_is_due_takes_turns_when_there_is_no_watcher() {
     let dial = Dial::new();
     let mut committer = full(&dial);
-    committer.shared.inner.lock().effects.events = None;
+    committer.turns.shared.inner.lock().effects.events = None;
     dial.advance(Duration::from_secs(11));
     let mut before = HELD as usize;
     // After the last step it would wait for more to do.
     while before > STEP_MAX {
         committer.next_turn();
         committer.taken.forget();
-        let after = still_held(&committer.shared.inner.lock());
+        let after = still_held(&committer.turns.shared.inner.lock());
         assert!(before - after <= STEP_MAX, "{before} to {after}");
         before = after;
     }
@@ -148,11 +148,11 @@ fn events_are_collected_for_as_long_as_there_is_a_watcher() {
     let dial = Dial::new();
     let mut committer = full(&dial);
     let is_collecting = |committer: &Committer| {
-        let inner = committer.shared.inner.lock();
+        let inner = committer.turns.shared.inner.lock();
         inner.effects.events.is_some()
     };
     dial.advance(Duration::from_secs(11));
-    let watcher = committer.events.subscribe();
+    let watcher = committer.turns.events.subscribe();
     committer.next_turn();
     assert!(is_collecting(&committer));
     // As if it was written.

@@ -1,0 +1,145 @@
+//! The clock of a partition goes with it from node to node.
+
+use std::time::Duration;
+
+use rideau::allocator::{Ask, Which};
+use rideau::store::PartitionHost;
+
+use crate::shelves::{Node, Shelves, anywhere, eventually, holder, options};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+fn two(shelves: &Shelves) -> [Node; 2] {
+    [(); 2].map(|()| shelves.start(options()))
+}
+
+/// Reserve a value for so long.
+fn reserve_for(node: &Node, ttl: Duration) -> rideau::allocator::Reservation {
+    let prefer = anywhere(&node.ranges, "sync");
+    let ask = Ask {
+        ttl: Some(ttl),
+        ..Ask::new(&prefer)
+    };
+    node.ranges.reserve(&ask).wait().unwrap()[0]
+}
+
+/// How long a value is still held, by the clock of a node.
+fn left(node: &Node, value: u128) -> Duration {
+    let seen = node.ranges.lookup(Which::Value(value)).wait().unwrap();
+    seen[0].until.since(node.ranges.now())
+}
+
+fn close_to(span: Duration, wanted: Duration) -> bool {
+    span >= wanted && span < wanted + Duration::from_millis(20)
+}
+
+#[test]
+fn nothing_is_added_for_the_time_between_two_owners() {
+    let shelves = Shelves::new();
+    let [a, b] = two(&shelves);
+    shelves.take(1, &a);
+    a.dial.advance(100 * SECOND);
+    let held = reserve_for(&a, 60 * SECOND);
+    // Nothing was written after the hold began, for as long as nothing looked.
+    shelves.lose(1);
+    b.dial.advance(9 * SECOND);
+    shelves.load(1, &b);
+    b.dial.advance(5 * SECOND);
+    shelves.begin(1, &b);
+    assert!(close_to(left(&b, held.value), 60 * SECOND));
+    b.dial.advance(59 * SECOND);
+    assert_eq!(holder(&b, held.value), Some(held.fence));
+    b.dial.advance(2 * SECOND);
+    assert_eq!(holder(&b, held.value), None);
+}
+
+#[test]
+fn a_hand_over_goes_on_where_the_clock_was() {
+    let shelves = Shelves::new();
+    let [a, b] = two(&shelves);
+    shelves.take(1, &a);
+    let held = reserve_for(&a, 60 * SECOND);
+    a.dial.advance(20 * SECOND);
+    shelves.hand_over(1, &a, &b);
+    assert!(close_to(left(&b, held.value), 40 * SECOND));
+    b.dial.advance(15 * SECOND);
+    shelves.hand_over(1, &b, &a);
+    assert!(close_to(left(&a, held.value), 25 * SECOND));
+}
+
+#[test]
+fn a_hand_over_to_itself_goes_on_as_before() {
+    let shelves = Shelves::new();
+    let [a, _] = two(&shelves);
+    shelves.take(1, &a);
+    let held = reserve_for(&a, 60 * SECOND);
+    let epoch = shelves.close_soon(1, &a);
+    shelves.until(|state| state.is_closed(1, epoch));
+    a.dial.advance(20 * SECOND);
+    shelves.raise_closed(1, &a);
+    assert!(close_to(left(&a, held.value), 40 * SECOND));
+}
+
+#[test]
+fn an_idle_node_writes_the_clock_where_something_ends() {
+    let shelves = Shelves::new();
+    let mut options = options();
+    options.ranges.truncate(1);
+    let [a, b] = [(); 2].map(|()| shelves.start(options.clone()));
+    shelves.take(1, &a);
+    shelves.take(2, &a);
+    let held = loop {
+        let held = reserve_for(&a, 60 * SECOND);
+        if crate::shelves::partitions().of_value(held.value) == 1 {
+            break held;
+        }
+        a.ranges
+            .release(held.value, Some(held.fence))
+            .wait()
+            .unwrap();
+    };
+    eventually(|| shelves.state().clock(2).is_some());
+    let before = [1, 2].map(|partition| shelves.state().sections(partition));
+    let clock = shelves.state().clock(1).unwrap();
+    a.dial.advance(6 * SECOND);
+    let moved = |nanos: u64| nanos >= clock + 6_000_000_000;
+    eventually(|| shelves.state().clock(1).is_some_and(moved));
+    assert!(shelves.state().sections(1) > before[0]);
+    assert_eq!(shelves.state().sections(2), before[1], "nothing ends there");
+    shelves.lose(1);
+    shelves.take(1, &b);
+    a.host.end(1);
+    assert!(close_to(left(&b, held.value), 54 * SECOND));
+}
+
+#[test]
+fn all_that_is_told_of_times_is_by_the_clock_of_the_node() {
+    let shelves = Shelves::new();
+    let [a, b] = two(&shelves);
+    shelves.take(1, &a);
+    a.dial.advance(50_000 * SECOND);
+    let held = reserve_for(&a, 60 * SECOND);
+    a.dial.advance(10 * SECOND);
+    shelves.hand_over(1, &a, &b);
+    let seen = b.ranges.lookup(Which::Value(held.value)).wait().unwrap();
+    let age = b.ranges.now().since(seen[0].created);
+    assert!(
+        close_to(age + Duration::from_millis(2), 10 * SECOND),
+        "{age:?}"
+    );
+    assert_eq!(b.ranges.ending_within(51 * SECOND).len(), 1);
+    assert_eq!(b.ranges.ending_within(49 * SECOND).len(), 0);
+    let mut events = b.ranges.watch();
+    b.dial.advance(55 * SECOND);
+    let fence = eventually_told(&mut events, &b);
+    assert_eq!(fence, held.fence);
+}
+
+fn eventually_told(
+    events: &mut tokio::sync::broadcast::Receiver<rideau::allocator::Event>,
+    node: &Node,
+) -> u64 {
+    let event = crate::serving::block_on(events.recv()).unwrap();
+    assert_eq!(event.at.since(node.ranges.now()), Duration::ZERO);
+    event.fence
+}

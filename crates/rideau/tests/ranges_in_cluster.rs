@@ -1,0 +1,20 @@
+//! What values of ranges outlive whose partitions move between nodes.
+
+#![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
+
+#[path = "cluster_ranges/clocks.rs"]
+mod clocks;
+#[path = "cluster_ranges/laws.rs"]
+mod laws;
+#[path = "cluster_ranges/lost.rs"]
+mod lost;
+#[path = "cluster_ranges/moves.rs"]
+mod moves;
+#[path = "cluster_ranges/oracle.rs"]
+mod oracle;
+#[path = "cluster_ranges/serving.rs"]
+mod serving;
+#[path = "cluster_ranges/shelves.rs"]
+mod shelves;
+#[path = "cluster_ranges/snapshots.rs"]
+mod snapshots;
