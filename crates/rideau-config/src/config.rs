@@ -6,6 +6,7 @@ use rideau_core::{broker as core_broker, meter, regulator as core_regulator};
 
 use super::app::AppConfig;
 use super::broker::{BrokerConfig, RegulatorConfig, Source};
+use super::cluster::ClusterConfig;
 use super::front::FrontConfig;
 use super::lock::LockRule;
 use super::pool::{GroupConfig, PoolConfig};
@@ -50,6 +51,8 @@ pub struct Config {
     pub views: Vec<ViewConfig>,
     /// Where the reservations of ranges are kept.
     pub store: StoreConfig,
+    /// The cluster that this node is of; none if it is alone.
+    pub cluster: Option<ClusterConfig>,
     /// The front of applications.
     pub front: FrontConfig,
     /// The applications.
@@ -74,6 +77,7 @@ impl Default for Config {
             ranges: Vec::new(),
             views: Vec::new(),
             store: StoreConfig::default(),
+            cluster: None,
             front: FrontConfig::default(),
             apps: Vec::new(),
             unexpanded: Arc::default(),

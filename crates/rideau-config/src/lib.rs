@@ -9,6 +9,7 @@
 
 mod app;
 mod broker;
+mod cluster;
 mod config;
 mod core_kinds;
 mod core_read;
@@ -49,6 +50,7 @@ mod words;
 
 pub use app::{AppConfig, AppListen, AppReady, Health, Http, RunSpec};
 pub use broker::{BrokerConfig, BrokerParts, Feed, RegulatorConfig, Source};
+pub use cluster::{ClusterConfig, EtcdUrl};
 pub use config::{Config, Env};
 pub use exec::Exec;
 pub use fault::{Fault, Faults, Level};

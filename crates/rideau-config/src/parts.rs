@@ -2,6 +2,7 @@
 
 use super::app::AppConfig;
 use super::broker::{BrokerConfig, RegulatorConfig};
+use super::cluster::ClusterConfig;
 use super::config::Config;
 use super::front::FrontConfig;
 use super::key::{Change, Effect, Form, Key, Usual, joined};
@@ -31,7 +32,7 @@ pub(super) struct Part {
 }
 
 /// Sections that a later version will have, and what they are about.
-pub(super) const LATER: &[(&str, &str)] = &[("cluster", "clusters"), ("alarm", "alarms")];
+pub(super) const LATER: &[(&str, &str)] = &[("alarm", "alarms")];
 
 /// The key of everything that can be like another of its kind.
 const LIKE: Key = Key {
@@ -88,6 +89,7 @@ pub(super) const PARTS: &[Part] = &[
     one!("tls", Tls, |config| config.tls.as_ref()),
     one!("log", Log, |config| &config.log),
     one!("store", StoreConfig, |config| &config.store),
+    one!("cluster", ClusterConfig, |config| config.cluster.as_ref()),
     named!("user", User, User::KEYS, users, name),
     named!(
         "pool",

@@ -10,6 +10,7 @@ use toml_edit::{Document, TableLike};
 
 use super::app::AppConfig;
 use super::broker::{BrokerConfig, RegulatorConfig};
+use super::cluster::ClusterConfig;
 use super::config::{Config, Env};
 use super::fault::Faults;
 use super::keyed::Keyed;
@@ -240,6 +241,7 @@ impl Sections<'_> {
             ranges: ranges.collect(),
             views: all(&self.views, ViewConfig::read).flatten().collect(),
             store,
+            cluster: self.cluster.as_ref().and_then(ClusterConfig::read),
             front: read_one(self.front.as_ref()),
             apps: all(&self.apps, AppConfig::read).flatten().collect(),
             unexpanded: Arc::default(),

@@ -4,6 +4,7 @@ mod apps;
 
 use std::net::SocketAddr;
 
+use super::cluster::ClusterConfig;
 use super::config::Config;
 use super::front::FrontConfig;
 use super::pattern::fits;
@@ -42,13 +43,16 @@ fn addresses(sections: &Sections<'_>) -> Vec<(&'static str, SocketAddr, At)> {
     let mut all = server.map_or_else(Server::usual_addresses, Server::addresses);
     let front = sections.front.as_ref();
     all.extend(front.map(FrontConfig::addresses).unwrap_or_default());
+    let cluster = sections.cluster.as_ref();
+    all.extend(cluster.and_then(ClusterConfig::address));
     all
 }
 
 /// A server that others can reach needs users, or the explicit word.
 fn check_exposure(notes: &Notes<'_>, addresses: &[(&str, SocketAddr, At)], config: &Config) {
     for (key, address, at) in addresses {
-        if address.ip().is_loopback() {
+        // Nodes prove to each other that they are of one cluster.
+        if address.ip().is_loopback() || *key == ClusterConfig::PEERS {
             continue;
         }
         if config.users.is_empty() && !config.server.is_open_to_anyone {

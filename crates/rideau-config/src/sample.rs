@@ -32,7 +32,8 @@ const HEAD: &str = r#"
 # Every key of rideau, with what it is for and its default. Made by `rideau check --sample`.
 #
 # Check a file without starting anything:     rideau check rideau.toml
-#   (of this one it says that the files of [tls] and of [user.orders] are not there: they are yours)
+#   (of this one it says that the files of [tls], [cluster] and [user.orders] are not there: they
+#   are yours)
 # See what a change would mean, and apply it: rideau plan rideau.toml; rideau apply rideau.toml
 # What editors need to complete and check it: rideau check --schema
 #
@@ -140,6 +141,8 @@ hold       = "connection"
         )
         .named("floor-1", ""),
     Page::new("store", "where reservations are kept"),
+    Page::new("cluster", "several nodes, with etcd between them")
+        .about("Without this section there is one node, and no etcd. See docs/cluster.md."),
     Page::new("front", "the front of applications")
         .about("HTTP for the apps below. See docs/apps.md."),
     Page::new(

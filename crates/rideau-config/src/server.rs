@@ -217,9 +217,9 @@ spelled! { LogLevel {
 spelled! { LogFormat { Text "text", Json "json" } }
 
 /// A file that has to be there.
-struct File;
+pub(super) struct File;
 /// The same, and no other user should read it.
-struct SecretFile;
+pub(super) struct SecretFile;
 /// How many threads; zero for the usual number.
 struct Threads;
 text_kinds! {

@@ -882,7 +882,10 @@ fn shared(path: &str) -> String {
 
 /// The keys of a section, with `*` for its names.
 fn collect(section: &str, item: &Item, shown: &mut BTreeSet<String>) {
-    let is_named = !["server", "limits", "tls", "log", "store", "front"].contains(&section);
+    let is_named = ![
+        "server", "limits", "tls", "log", "store", "cluster", "front",
+    ]
+    .contains(&section);
     if !is_named {
         return walk(section, item, shown);
     }

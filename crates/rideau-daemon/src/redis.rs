@@ -7,5 +7,6 @@ pub(crate) mod connection;
 pub(crate) mod input;
 pub(crate) mod login;
 pub(crate) mod peer;
+pub(crate) mod remote;
 pub(crate) mod subscriptions;
 pub(crate) mod transaction;

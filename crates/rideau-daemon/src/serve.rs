@@ -3,6 +3,7 @@
 //! Its [listeners](Listener) bring every connection that comes to an I/O thread, which serves it.
 
 mod admission;
+mod cluster;
 mod drain;
 mod give_back;
 pub(crate) mod leak_check;
@@ -28,6 +29,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::task::JoinHandle;
 use tokio_rustls::TlsAcceptor;
 
+use self::cluster::Joining;
 pub(crate) use self::drain::drain;
 pub(crate) use self::listener::Listener;
 use crate::admin::AdminListener;
@@ -129,9 +131,14 @@ pub async fn run_from(
     source: Source,
     ready: impl FnOnce(&Ready),
 ) -> io::Result<()> {
-    let daemon = Daemon::after_others(config, source, crate::redis::commands::NAMES)
-        .map_err(io::Error::other)?;
-    run_daemon(daemon, ready).await
+    let joining = match &config.cluster {
+        Some(cluster) => Some(Joining::open(&config, cluster).await?),
+        None => None,
+    };
+    let cluster = joining.as_ref().map(|joining| Arc::clone(&joining.cluster));
+    let names = crate::redis::commands::NAMES;
+    let daemon = Daemon::after_others(config, source, names, cluster).map_err(io::Error::other)?;
+    run_joining(daemon, joining, ready).await
 }
 
 /// As [`run`], for a server that has been made already.
@@ -140,6 +147,15 @@ pub async fn run_from(
 ///
 /// If it cannot listen.
 pub async fn run_daemon(daemon: Arc<Daemon>, ready: impl FnOnce(&Ready)) -> io::Result<()> {
+    run_joining(daemon, None, ready).await
+}
+
+/// The same, and join a cluster.
+async fn run_joining(
+    daemon: Arc<Daemon>,
+    joining: Option<Joining>,
+    ready: impl FnOnce(&Ready),
+) -> io::Result<()> {
     // Before any client is served: a signal that comes before would end the program.
     let mut stop = StopAsked::listen()?;
     let hangup = signal(SignalKind::hangup())?;
@@ -168,6 +184,7 @@ pub async fn run_daemon(daemon: Arc<Daemon>, ready: impl FnOnce(&Ready)) -> io::
     daemon.apps.begin(&config);
     daemon.front.follow_apps();
     let front = tokio::spawn(front.serve(Arc::clone(&daemon.front)));
+    let resigned = joining.map(|joining| joining.begin(&daemon));
     for_ever("the end of sessions", &daemon, keep_sessions);
     give_back::keep_small(&[&io_threads, &front_threads]);
     for runtime in io_threads.runtimes() {
@@ -192,7 +209,10 @@ pub async fn run_daemon(daemon: Arc<Daemon>, ready: impl FnOnce(&Ready)) -> io::
     sd_notify::tell("READY=1");
     let failed = tokio::select! {
         () = stop.asked() => None,
-        failed = store_watch::watch(&daemon) => Some(failed),
+        failed = store_watch::watch(&daemon) => {
+            Some(format!("the store failed, and store.on_failure ends the server: {failed}"))
+        }
+        why = cluster::resigned(resigned) => Some(why),
     };
     sd_notify::tell("STOPPING=1");
     // A client that connects from now on waits for the server that comes next.
@@ -205,9 +225,7 @@ pub async fn run_daemon(daemon: Arc<Daemon>, ready: impl FnOnce(&Ready)) -> io::
     io_threads.finish().await;
     drop(control);
     match failed {
-        Some(error) => Err(io::Error::other(format!(
-            "the store failed, and store.on_failure ends the server: {error}"
-        ))),
+        Some(why) => Err(io::Error::other(why)),
         None => finished,
     }
 }

@@ -9,6 +9,7 @@ use super::fault::Fault;
 use super::limits::RequestLimits;
 use super::line::{self, Span};
 use super::number::{self, BadNumber};
+use super::reply::{Protocol, Reply};
 
 /// As many words as one digit says: most requests have fewer.
 const FEW: usize = 9;
@@ -254,6 +255,15 @@ impl<'a> Request<'a> {
         self.spans
             .iter()
             .map(move |&(start, end)| &bytes[start..end])
+    }
+
+    /// Write it as a client does that sends an array.
+    pub fn write_to(&self, bytes: &mut Vec<u8>) {
+        let mut sent = Reply::new(bytes, Protocol::Resp2);
+        sent.array(self.len());
+        for word in self.words() {
+            sent.bulk(word);
+        }
     }
 
     /// How many words there are.

@@ -14,6 +14,8 @@ mod before_login;
 mod blocking;
 #[path = "daemon/clients.rs"]
 mod clients;
+#[path = "daemon/cluster.rs"]
+mod cluster;
 #[path = "daemon/control.rs"]
 mod control;
 #[path = "daemon/crowd.rs"]

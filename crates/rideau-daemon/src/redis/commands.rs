@@ -22,6 +22,7 @@ mod pools;
 mod quiet;
 mod ranges;
 mod regulators;
+mod route;
 mod sessions;
 mod settings;
 mod still;
@@ -43,6 +44,7 @@ use rideau_config::{CONTROL, User, edits, far, is_control};
 use rideau_process::panics;
 use rideau_resp::{Mistake, Protocol, Quoted, Request, Upper};
 
+pub(crate) use route::NOT_MINE;
 pub(crate) use still::{deny, may_still};
 pub(crate) use watch::follow as follow_watch;
 
@@ -290,12 +292,25 @@ fn answer(client: &mut Client, request: Request<'_>) -> Next {
         may = lost::tell(client, about);
     }
     let done = match may {
+        Ok(()) if client.daemon.cluster.is_some() => run_where_it_belongs(client, about, request),
         Ok(()) => (about.run)(client, request),
         Err(wrong) => Err(wrong),
     };
     match done {
         Ok(step) => step,
         Err(wrong) => fail(client, about, before, wrong),
+    }
+}
+
+/// Execute a command on this node, or have the node that owns what it is about do so.
+fn run_where_it_belongs(
+    client: &mut Client,
+    about: &About,
+    request: Request<'_>,
+) -> Result<Next, CommandError> {
+    match route::elsewhere(client, about, request)? {
+        Some(step) => Ok(step),
+        None => (about.run)(client, request),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use rideau_config::User;
+use rideau_config::{OPERATOR, User};
 use rustix::process::geteuid;
 
 use crate::state::daemon::Daemon;
@@ -19,6 +19,8 @@ pub(crate) enum Proof {
     Certificate(String),
     /// By the control socket, which only the operator can use.
     Control,
+    /// By the word of another node of the cluster: this user, or none where there are none.
+    Node(Option<Box<str>>),
 }
 
 impl Proof {
@@ -29,6 +31,7 @@ impl Proof {
             Self::Uid(_) => How::Uid,
             Self::Certificate(_) => How::Certificate,
             Self::Control => How::Control,
+            Self::Node(_) => How::Node,
         }
     }
 
@@ -36,12 +39,14 @@ impl Proof {
     pub(crate) fn user(&self, daemon: &Daemon) -> Option<Arc<User>> {
         let config = daemon.config.load();
         let is_user = |user: &&User| match self {
-            Self::None | Self::Control => false,
+            Self::None | Self::Control | Self::Node(None) => false,
             Self::Uid(uid) => user.uids.contains(uid),
             Self::Certificate(name) => user.name == *name,
+            Self::Node(Some(name)) => user.name == **name,
         };
         let is_operator = match self {
             Self::Control => true,
+            Self::Node(name) => name.as_deref() == Some(OPERATOR),
             // Where there are users, each connection says which user it is.
             Self::Uid(uid) => config.users.is_empty() && is_operator(*uid),
             Self::None | Self::Certificate(_) => false,

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use rideau_resp::{Protocol, Reply, Request, RequestLimits, RequestParser};
+use rideau_resp::{Request, RequestLimits, RequestParser};
 
 use crate::state::budget::{Budget, Drawn};
 
@@ -67,11 +67,7 @@ impl Transaction {
             return Err(TooLong::Commands);
         }
         let before = self.bytes.len();
-        let mut reply = Reply::new(&mut self.bytes, Protocol::Resp2);
-        reply.array(request.len());
-        for word in request.words() {
-            reply.bulk(word);
-        }
+        request.write_to(&mut self.bytes);
         let len = self.bytes.len();
         let is_drawn = len <= bytes_max && self.drawn.set(len.saturating_sub(OWN) as u64);
         if !is_drawn {

@@ -29,6 +29,10 @@ pub(crate) async fn drain(daemon: &Arc<Daemon>) {
     daemon.events.add("server", "drain", text, None);
     let end = Instant::now() + within;
     daemon.stop_granting();
+    let leaving = daemon.cluster.clone().map(|cluster| {
+        // Other nodes go on with what this one has.
+        tokio::spawn(async move { cluster.node.stop(within).await })
+    });
     let places = daemon.places.load_full();
     // They refuse what waits when they begin to close, and members go as they come back.
     let pools = places.pools.values().cloned();
@@ -51,6 +55,9 @@ pub(crate) async fn drain(daemon: &Arc<Daemon>) {
     let left = places.workshop.emptied(CLOSED_WITHIN).await;
     if left > 0 {
         tracing::warn!(left, "processes are killed");
+    }
+    if let Some(leaving) = leaving {
+        let _ = leaving.await;
     }
     // Connections are over, so nothing is answered that would not be kept.
     let daemon = Arc::clone(daemon);

@@ -24,6 +24,7 @@ use tokio::sync::{Notify, watch};
 use crate::state::budget::Budget;
 use crate::state::catalog::{Catalog, FOR_EVER, Left};
 use crate::state::clients::{ClientCard, Clients};
+use crate::state::cluster::Cluster;
 use crate::state::command_stats::{CommandNames, CommandStats};
 use crate::state::counters::{ForeignReleases, Reclaims};
 use crate::state::end::{EndReason, NotHeld};
@@ -59,6 +60,8 @@ pub struct Daemon {
     pub(crate) locks: Locks<Vec<u8>>,
     /// The values of all ranges.
     pub(crate) values: Values,
+    /// The cluster that it is a node of.
+    pub(crate) cluster: Option<Arc<Cluster>>,
     /// Which holder holds what.
     pub(crate) lease_table: LeaseTable,
     /// The connections.
@@ -221,7 +224,7 @@ impl Daemon {
         source: Source,
         commands: CommandNames,
     ) -> Result<Arc<Self>, NotDone> {
-        Self::from_epoch(config, source, commands, Epochs::by_clock())
+        Self::from_epoch(config, source, commands, Epochs::by_clock(), None)
     }
 
     /// The same, and fences grow on from those of the one before it, whatever the clock
@@ -230,13 +233,14 @@ impl Daemon {
     /// # Errors
     ///
     /// If an option breaks a rule, or the store cannot be used.
-    pub fn after_others(
+    pub(crate) fn after_others(
         config: Config,
         source: Source,
         commands: CommandNames,
+        cluster: Option<Arc<Cluster>>,
     ) -> Result<Arc<Self>, NotDone> {
         let epochs = Epochs::begin(&config);
-        Self::from_epoch(config, source, commands, epochs)
+        Self::from_epoch(config, source, commands, epochs, cluster)
     }
 
     fn from_epoch(
@@ -244,6 +248,7 @@ impl Daemon {
         source: Source,
         commands: CommandNames,
         epochs: Epochs,
+        cluster: Option<Arc<Cluster>>,
     ) -> Result<Arc<Self>, NotDone> {
         // Before a pool starts its first program, which is to have the limit of before.
         let files = Files::new(process::raise_open_files(), &config);
@@ -258,7 +263,7 @@ impl Daemon {
         );
         let front = Front::new(apps.clone(), config.front.clone());
         let mut places = Catalog::new(&config, Arc::clone(&workshop))?;
-        let values = Values::open(&config, epochs.first())?;
+        let values = Values::open(&config, epochs.first(), cluster.as_deref())?;
         places.ranges = Arc::new(values.places(&config, &NamedRanges::default()));
         let locks = Locks::with(LocksOptions {
             fence: epochs.first(),
@@ -276,6 +281,7 @@ impl Daemon {
             places: ArcSwap::from_pointee(places),
             locks,
             values,
+            cluster,
             apps,
             front,
             lease_table: LeaseTable::default(),

@@ -30,6 +30,8 @@ pub(crate) enum How {
     Control,
     /// By the operator's token.
     Token,
+    /// By the word of another node of the cluster.
+    Node,
 }
 
 /// What is known of logins.
@@ -97,6 +99,7 @@ impl Logins {
             How::Uid => "by its user id",
             How::Certificate => "by its certificate",
             How::Control => "by the control socket",
+            How::Node => "by the word of another node",
             How::Token => "with the token",
         };
         let text = format!("{user} logged in from {from} {how}");

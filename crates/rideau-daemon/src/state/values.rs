@@ -14,14 +14,16 @@ mod watch;
 
 use std::collections::HashMap;
 use std::fmt;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use rideau::allocator::{Class, Options, RangeError, RangeId};
-use rideau::store::StoreError;
+use rideau::store::{PartitionHost, StoreError};
 use rideau::{OpenError, Ranges, RangesOptions};
 use tokio::task::AbortHandle;
 
+use crate::state::cluster::Cluster;
 use crate::state::ticket::Ticket;
 use rideau_config::{Config, RangeConfig, StoreKind};
 use secret::{Origin, Secret};
@@ -38,6 +40,8 @@ pub(crate) use watch::Happened;
 pub(crate) struct Values {
     /// The ranges.
     pub ranges: Ranges,
+    /// Takes the partitions of a node of a cluster.
+    host: Option<Arc<dyn PartitionHost>>,
     secret: Secret,
     folder: Option<Folder>,
     /// The tickets of values that go with a connection or a session.
@@ -112,7 +116,14 @@ impl Values {
     /// # Errors
     ///
     /// If the store cannot be used, or a range cannot be like that.
-    pub(crate) fn open(config: &Config, fence: u64) -> Result<Self, NotOpened> {
+    pub(crate) fn open(
+        config: &Config,
+        fence: u64,
+        cluster: Option<&Cluster>,
+    ) -> Result<Self, NotOpened> {
+        if let Some(cluster) = cluster {
+            return Self::in_cluster(config, fence, cluster);
+        }
         let folder = match config.store.kind {
             StoreKind::Embedded => Some(Folder::new(folder(config))),
             StoreKind::Memory => None,
@@ -146,14 +157,40 @@ impl Values {
                 folder.key().display()
             );
         }
+        Ok(Self::of(ranges, secret, folder))
+    }
+
+    /// Give out the values of the partitions that the node comes to own.
+    fn in_cluster(config: &Config, fence: u64, cluster: &Cluster) -> Result<Self, NotOpened> {
+        let options = RangesOptions {
+            ranges: ranges_of(config),
+            partitions: cluster.partitions,
+            machine: machine_of(config, fence),
+            waiters_max: u32::MAX,
+            ..RangesOptions::default()
+        };
+        let (ranges, host) = Ranges::in_cluster(options, cluster.node.log())?;
         Ok(Self {
+            host: Some(Arc::new(host)),
+            ..Self::of(ranges, Secret::of(*cluster.node.secret()), None)
+        })
+    }
+
+    fn of(ranges: Ranges, secret: Secret, folder: Option<Folder>) -> Self {
+        Self {
             ranges,
+            host: None,
             secret,
             folder,
             held: Mutex::default(),
             ending: Mutex::default(),
             debug: Mutex::default(),
-        })
+        }
+    }
+
+    /// What takes the partitions of a node of a cluster.
+    pub(crate) fn host(&self) -> Option<Arc<dyn PartitionHost>> {
+        self.host.clone()
     }
 
     /// Where what must outlive the server is kept, if it is.

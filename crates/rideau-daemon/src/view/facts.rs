@@ -15,6 +15,7 @@ mod groups;
 mod holders;
 mod limits;
 mod locks;
+mod nodes;
 mod pools;
 mod ranges;
 mod refusals;
@@ -35,6 +36,7 @@ pub(crate) use groups::GroupNow;
 pub(crate) use holders::{ClientNow, HolderNow, SessionNow};
 pub(crate) use limits::Limit;
 pub(crate) use locks::RuleNow;
+pub(crate) use nodes::{NodeNow, PartitionNow};
 pub(crate) use pools::{PoolNow, state};
 pub(crate) use ranges::{RangeNow, ViewNow};
 pub(crate) use regulators::RegulatorNow;
@@ -76,7 +78,7 @@ pub(crate) struct Described {
 }
 
 /// Every kind, for what is said of all of them: the OpenAPI document, docs and tests.
-pub(crate) const KINDS: [Described; 14] = [
+pub(crate) const KINDS: [Described; 16] = [
     described::<PoolNow>(),
     described::<GroupNow>(),
     described::<BrokerNow>(),
@@ -91,6 +93,8 @@ pub(crate) const KINDS: [Described; 14] = [
     described::<HolderNow>(),
     described::<Dropped>(),
     described::<Limit>(),
+    described::<NodeNow>(),
+    described::<PartitionNow>(),
 ];
 
 const fn described<T: Facts>() -> Described {

@@ -21,8 +21,8 @@ pub(crate) use page::{More, Page};
 use crate::state::daemon::Daemon;
 use crate::state::viewer::Viewer;
 use crate::view::facts::{
-    self, AppNow, BrokerNow, Facts, GroupNow, Limit, PoolNow, ProcessNow, RangeNow, RegulatorNow,
-    RuleNow, Surface, ViewNow, in_unit, since_1970,
+    self, AppNow, BrokerNow, Facts, GroupNow, Limit, NodeNow, PartitionNow, PoolNow, ProcessNow,
+    RangeNow, RegulatorNow, RuleNow, Surface, ViewNow, in_unit, since_1970,
 };
 
 /// Rows below the names of their columns. New columns come only at the end.
@@ -87,6 +87,10 @@ pub enum TableKind {
     Config,
     /// What outsiders can fill, how far it is filled, how often clients were turned away.
     Limits,
+    /// The nodes of the cluster.
+    Nodes,
+    /// The partitions of the cluster, with their owners.
+    Partitions,
 }
 
 /// Which rows are wanted.
@@ -115,7 +119,7 @@ impl Default for TableQuery<'_> {
 
 impl TableKind {
     /// All that there is to look at.
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 19] = [
         Self::Pools,
         Self::Groups,
         Self::Brokers,
@@ -133,6 +137,8 @@ impl TableKind {
         Self::Events,
         Self::Config,
         Self::Limits,
+        Self::Nodes,
+        Self::Partitions,
     ];
 
     /// How it is asked for, in lower case.
@@ -155,6 +161,8 @@ impl TableKind {
             Self::Events => "events",
             Self::Config => "config",
             Self::Limits => "limits",
+            Self::Nodes => "nodes",
+            Self::Partitions => "partitions",
         }
     }
 
@@ -216,6 +224,8 @@ pub(crate) fn table(daemon: &Daemon, what: TableKind, wanted: &TableQuery<'_>) -
         TableKind::Events => past::events(daemon, wanted.sight),
         TableKind::Config => config::table(daemon),
         TableKind::Limits => Table::of(&Limit::all(daemon)),
+        TableKind::Nodes => Table::of(&NodeNow::all(daemon.cluster.as_deref())),
+        TableKind::Partitions => Table::of(&PartitionNow::all(daemon.cluster.as_deref())),
     };
     if table.keys.len() != table.rows.len() {
         table.keys = (1..=table.rows.len() as u128).collect();

@@ -131,12 +131,14 @@ fn settle(
     };
     client.held_back.until(until);
     let now = client.daemon.values.ranges.now();
+    // A client of another node has come by way of that.
+    let hops = i64::from(client.is_of_node());
     if let ([one], false) = (&granted[..], how.is_many) {
         let kept = keep(client, one, &how.tail);
         let ticket = kept.inspect_err(|_| give_back(client, &granted))?;
         let mut reply = client.reply();
         reply.array(7).bulk("go");
-        write_granted(&mut reply, one, &ticket, now);
+        write_granted(&mut reply, one, &ticket, hops, now);
         return Ok(());
     }
     let mut tickets = Vec::with_capacity(granted.len());
@@ -153,21 +155,25 @@ fn settle(
             true => reply.array(6),
             false => reply.array(7).bulk("go"),
         };
-        write_granted(&mut reply, reservation, ticket, now);
+        write_granted(&mut reply, reservation, ticket, hops, now);
     }
     Ok(())
 }
 
 /// What is told of a value that was given out, behind the `go`.
-fn write_granted(reply: &mut Reply<'_>, one: &Reservation, ticket: &ValueTicket, now: Instant) {
-    // Only this server is asked.
-    const HOPS: i64 = 0;
+fn write_granted(
+    reply: &mut Reply<'_>,
+    one: &Reservation,
+    ticket: &ValueTicket,
+    hops: i64,
+    now: Instant,
+) {
     reply
         .bulk(one.kind.text(one.value))
         .bulk(ticket)
         .integer(no::millis(one.until, now))
         .bulk(TIERS[usize::from(one.tier) % TIERS.len()])
-        .integer(HOPS)
+        .integer(hops)
         .integer(one.fence as i64);
 }
 

@@ -55,7 +55,7 @@ impl Secret {
         Self::of(bytes)
     }
 
-    fn of(bytes: [u8; LEN]) -> Self {
+    pub(super) fn of(bytes: [u8; LEN]) -> Self {
         let (key, rest) = bytes.split_first_chunk().expect("they are twice a key");
         let mut keyed = SipHasher24::new_with_key(key);
         keyed.write(rest);

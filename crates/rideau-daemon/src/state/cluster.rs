@@ -1,0 +1,163 @@
+//! The cluster that this server is a node of: where a command goes, and how it gets there.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use parking_lot::RwLock;
+use rideau_cluster::{ClusterNode, LinkError, PeerAnswer, PeerAsk, PeerLinks};
+use rideau_core::cluster::{AskRoute, DownReason, Incarnation, Partitions, PeerMessage};
+
+/// How often a node looks whether it has heard of a new owner.
+const LOOK: Duration = Duration::from_millis(10);
+
+/// The cluster, as commands use it.
+pub(crate) struct Cluster {
+    /// This node.
+    pub node: ClusterNode,
+    /// How values are dealt out.
+    pub partitions: Partitions,
+    /// The links of this life of the node.
+    pub links: RwLock<Option<PeerLinks>>,
+    /// What other nodes have free of each range.
+    free: RwLock<BTreeMap<(Box<str>, Incarnation), FreeValues>>,
+    /// What was counted.
+    pub counts: HopCounts,
+}
+
+/// What a node has free of a range.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct FreeValues {
+    /// A partition of the node.
+    pub partition: u32,
+    /// How many there are in all of its partitions.
+    pub count: u64,
+}
+
+/// Where commands went.
+#[derive(Debug, Default)]
+pub(crate) struct HopCounts {
+    /// Commands that were sent to another node.
+    pub hops_out: AtomicU64,
+    /// Commands of other nodes that were answered here.
+    pub hops_in: AtomicU64,
+    /// Commands that no node could answer.
+    pub down: AtomicU64,
+}
+
+/// Why no node answered a command.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum NoRoute {
+    /// The partition has no owner that this node can reach.
+    Down(DownReason),
+    /// The link to the owner failed.
+    Link(Incarnation, LinkError),
+    /// The owner is another than this node knew, twice.
+    Moved,
+}
+
+impl Cluster {
+    /// The cluster of a node that was opened.
+    pub(crate) fn new(node: ClusterNode) -> Self {
+        let partitions = node.options().partitions;
+        Self {
+            node,
+            partitions,
+            links: RwLock::new(None),
+            free: RwLock::default(),
+            counts: HopCounts::default(),
+        }
+    }
+
+    /// Whether this node serves everything.
+    pub(crate) fn is_alone(&self) -> bool {
+        let mut all = 0..self.partitions.count();
+        all.all(|partition| self.node.serves(partition).is_some())
+    }
+
+    /// The first partition that this node serves.
+    pub(crate) fn first_served(&self) -> Option<u32> {
+        let mut all = 0..self.partitions.count();
+        all.find(|partition| self.node.serves(*partition).is_some())
+    }
+
+    /// How many partitions have no owner.
+    pub(crate) fn unowned(&self) -> usize {
+        let table = self.node.table();
+        let all = 0..self.partitions.count();
+        all.filter(|partition| table.owner(*partition).is_none())
+            .count()
+    }
+
+    /// Where an ask for something in a partition goes.
+    pub(crate) async fn route(&self, partition: u32, wait: Option<Duration>) -> AskRoute {
+        self.node.route(partition, wait).await
+    }
+
+    /// Ask another node.
+    ///
+    /// # Errors
+    ///
+    /// If there is no link, or it breaks, or the answer takes too long.
+    pub(crate) async fn ask(
+        &self,
+        to: &Incarnation,
+        ask: &PeerAsk,
+    ) -> Result<PeerAnswer, LinkError> {
+        let links = self.links.read().clone();
+        let answer = links.ok_or(LinkError::NoLink)?.ask(to, ask)?;
+        self.counts.hops_out.fetch_add(1, Ordering::Relaxed);
+        answer.await
+    }
+
+    /// Tell another node, if there is a link to it.
+    pub(crate) fn tell(&self, to: &Incarnation, message: PeerMessage) {
+        if let Some(links) = &*self.links.read() {
+            // Without it the other node goes on a little later.
+            let _ = links.tell(to, message);
+        }
+    }
+
+    /// Wait until the owner of a partition is another than that of this epoch, as long as an
+    /// ask may wait for one.
+    pub(crate) async fn moved(&self, partition: u32, epoch: u64) {
+        let patience = self.node.options().patience;
+        let is_same = || {
+            let table = self.node.table();
+            table.owner(partition).is_some_and(|(_, now)| now == epoch)
+        };
+        let until = tokio::time::Instant::now() + patience;
+        while is_same() && tokio::time::Instant::now() < until {
+            tokio::time::sleep(LOOK).await;
+        }
+    }
+
+    /// Another node says how much it has free of a range.
+    pub(crate) fn set_free(&self, range: &str, node: &Incarnation, free: FreeValues) {
+        let key = (Box::from(range), node.clone());
+        let mut all = self.free.write();
+        match free.count {
+            0 => all.remove(&key),
+            _ => all.insert(key, free),
+        };
+    }
+
+    /// There is no link to a node any more: what it has is not known.
+    pub(crate) fn forget_free(&self, node: &Incarnation) {
+        self.free.write().retain(|(_, of), _| of != node);
+    }
+
+    /// The node that has most free values of these ranges, and a partition of it.
+    pub(crate) fn most_free(&self, ranges: &[Box<str>]) -> Option<(Incarnation, u32)> {
+        let all = self.free.read();
+        let named = all.iter().filter(|((range, _), _)| ranges.contains(range));
+        let most = named.max_by_key(|(_, free)| free.count);
+        most.map(|((_, node), free)| (node.clone(), free.partition))
+    }
+
+    /// A node had none of these, although it had said so.
+    pub(crate) fn had_none(&self, ranges: &[Box<str>], node: &Incarnation) {
+        let mut all = self.free.write();
+        all.retain(|(range, of), _| of != node || !ranges.contains(range));
+    }
+}

@@ -1,0 +1,314 @@
+//! Several servers that share ranges through a real etcd: nodes come, go and die.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::os::unix::fs::PermissionsExt;
+use std::process::Stdio;
+use std::thread;
+
+use rideau_testing::{Running, Scratch, Signal, Start, command, signal};
+
+use crate::server::{Server, free_port, until};
+use crate::wire::{Value, Wire};
+
+/// What the nodes of a test have in common.
+struct Rig {
+    etcd: Running,
+    port: u16,
+    folder: Scratch,
+}
+
+impl Rig {
+    fn start() -> Self {
+        let folder = Scratch::new();
+        let (port, peer) = (free_port(), free_port());
+        let etcd = serve_etcd(&folder, port, peer);
+        let secret = folder.join("secret");
+        fs::write(&secret, "0123456789abcdef0123456789abcdef").unwrap();
+        fs::set_permissions(&secret, fs::Permissions::from_mode(0o600)).unwrap();
+        let rig = Self { etcd, port, folder };
+        until("etcd is ready", || rig.is_healthy());
+        rig
+    }
+
+    fn is_healthy(&self) -> bool {
+        let Ok(mut stream) = TcpStream::connect(("127.0.0.1", self.port)) else {
+            return false;
+        };
+        let mut said = String::new();
+        let asked = stream.write_all(b"GET /health HTTP/1.0\r\n\r\n");
+        asked.is_ok() && stream.read_to_string(&mut said).is_ok() && said.contains("\"true\"")
+    }
+
+    /// A node of this name.
+    fn node(&self, name: &str) -> Server {
+        Server::with(&self.config(name, 2))
+    }
+
+    fn config(&self, name: &str, lease: u32) -> String {
+        let secret = self.folder.join("secret");
+        format!(
+            "drain = \"5s\"\n[cluster]\nname = \"test\"\nnode = {name:?}\n\
+             etcd = [\"http://127.0.0.1:{}\"]\nlisten = \"127.0.0.1:{}\"\n\
+             secret_file = {secret:?}\npartitions = 16\nlease = \"{lease}s\"\n\
+             [range.all]\nvalues = [\"0-9999\"]\n[lock.\"*\"]\n",
+            self.port,
+            free_port(),
+        )
+    }
+}
+
+fn serve_etcd(folder: &Scratch, port: u16, peer: u16) -> Running {
+    let (url, peer) = (
+        format!("http://127.0.0.1:{port}"),
+        format!("http://127.0.0.1:{peer}"),
+    );
+    let store = folder.join("etcd").display().to_string();
+    let mut etcd = command("etcd");
+    for (name, value) in [
+        ("--data-dir", &*store),
+        ("--listen-client-urls", &url),
+        ("--advertise-client-urls", &url),
+        ("--listen-peer-urls", &peer),
+        ("--initial-advertise-peer-urls", &peer),
+        ("--initial-cluster", &format!("default={peer}")),
+    ] {
+        etcd.args([name, value]);
+    }
+    etcd.stdin(Stdio::null());
+    etcd.stdout(Stdio::null()).stderr(Stdio::null());
+    etcd.start()
+}
+
+impl Drop for Rig {
+    fn drop(&mut self) {
+        self.etcd.end();
+    }
+}
+
+/// Wait until every partition has an owner, and none is being loaded; as a node sees it.
+fn until_served(server: &Server) {
+    let mut wire = server.connect();
+    until("all partitions are served", || {
+        let shown = wire.ask("SHOW PARTITIONS");
+        let rows = &shown.parts()[1..];
+        let is_served = |row: &Value| ["serving", "elsewhere"].contains(&&*row.at(1).text());
+        !rows.is_empty() && rows.iter().all(is_served)
+    });
+}
+
+/// Wait until a node owns about as many partitions as its share.
+fn until_spread(server: &Server, nodes: usize) {
+    let mut wire = server.connect();
+    until("partitions are spread", || {
+        let shown = wire.ask("SHOW PARTITIONS");
+        let mut owned: BTreeMap<String, usize> = BTreeMap::new();
+        for row in &shown.parts()[1..] {
+            if row.at(2) != &Value::Null {
+                *owned.entry(row.at(2).text()).or_default() += 1;
+            }
+        }
+        owned.len() == nodes && owned.values().all(|count| *count >= 16 / nodes)
+    });
+    until_served(server);
+}
+
+/// Wait until a value can be had, and give it back.
+fn until_granting(server: &Server) {
+    let mut wire = server.connect();
+    until("values are given out", || match wire.ask("RESERVE all") {
+        Value::List(parts) => {
+            let released = wire.ask(&format!("RELEASE {}", parts[2].text()));
+            assert_eq!(released.text(), "OK");
+            true
+        }
+        _ => false,
+    });
+}
+
+/// The value and ticket of a reservation.
+fn reserved(reply: &Value) -> (String, String) {
+    assert_eq!(reply.at(0).text(), "go", "{reply}");
+    (reply.at(1).text(), reply.at(2).text())
+}
+
+/// The first text of a reply, however deep it is.
+fn first_text(reply: &Value) -> String {
+    match reply {
+        Value::List(parts) => first_text(&parts[0]),
+        other => other.text(),
+    }
+}
+
+/// Ask until the partition has an owner that answers.
+fn ask_on(wire: &mut Wire, line: &str) -> Value {
+    let mut reply = wire.ask(line);
+    until("a node answers", || {
+        let is_down = matches!(&reply, Value::Error(text) if text.starts_with("CLUSTERDOWN"));
+        if is_down {
+            reply = wire.ask(line);
+        }
+        !is_down
+    });
+    reply
+}
+
+#[test]
+fn one_node_on_etcd_keeps_what_it_gave_out_when_it_is_killed() {
+    let rig = Rig::start();
+    let node = rig.node("n1");
+    until_served(&node);
+    until_granting(&node);
+    let mut wire = node.connect();
+    let mut values = Vec::new();
+    let mut given = BTreeMap::new();
+    for at in 0..200 {
+        let reply = wire.ask(&format!("RESERVE all TTL 600000 UNIQUE u{at} DATA d{at}"));
+        let (value, ticket) = reserved(&reply);
+        values.push(value.clone());
+        assert!(given.insert(value, ticket).is_none(), "no value twice");
+    }
+    node.kill();
+    drop(wire);
+    let node = rig.node("n1");
+    until_served(&node);
+    let mut wire = node.connect();
+    for at in [0, 77, 199] {
+        let reply = ask_on(&mut wire, &format!("LOOKUP KEY u{at}"));
+        assert_eq!(first_text(&reply), values[at], "{reply}");
+    }
+    for (value, ticket) in &given {
+        assert_ne!(reserved(&wire.ask("RESERVE all")).0, *value);
+        assert_eq!(
+            wire.ask(&format!("RELEASE {ticket}")).text(),
+            "OK",
+            "{value}"
+        );
+    }
+}
+
+#[test]
+fn any_node_answers_and_a_dead_nodes_values_are_taken_over() {
+    let rig = Rig::start();
+    let nodes = ["n1", "n2", "n3"].map(|name| rig.node(name));
+    until_spread(&nodes[0], 3);
+    until_spread(&nodes[1], 3);
+    until_spread(&nodes[2], 3);
+    let mut wires = nodes.each_ref().map(Server::connect);
+    let mut given = BTreeMap::new();
+    for at in 0..300 {
+        let (value, ticket) = reserved(&ask_on(&mut wires[at % 3], "RESERVE all TTL 600000"));
+        assert!(given.insert(value, ticket).is_none(), "no value twice");
+    }
+    // Every node can tell of every value, and change it.
+    for (at, (value, ticket)) in given.iter().enumerate() {
+        let wire = &mut wires[at % 3];
+        let seen = wire.ask(&format!("LOOKUP {value}"));
+        assert!(!matches!(seen, Value::Error(_) | Value::Null), "{seen}");
+        let reply = wire.ask(&format!("REFRESH {ticket} TTL 600000"));
+        assert_eq!(reply.at(0).text(), "ok", "{reply}");
+    }
+    let [one, two, three] = nodes;
+    two.kill();
+    let [mut first, _, mut third] = wires;
+    until_spread(&one, 2);
+    until_spread(&three, 2);
+    for (at, (value, ticket)) in given.iter().enumerate() {
+        let wire = [&mut first, &mut third][at % 2];
+        let reply = ask_on(wire, &format!("REFRESH {ticket} TTL 600000"));
+        assert_eq!(reply.at(0).text(), "ok", "{value}: {reply}");
+    }
+    for at in 0..300 {
+        let wire = [&mut first, &mut third][at % 2];
+        let (value, _) = reserved(&ask_on(wire, "RESERVE all"));
+        assert!(!given.contains_key(&value), "{value} is held");
+    }
+}
+
+#[test]
+fn a_node_that_stops_hands_its_partitions_over() {
+    let rig = Rig::start();
+    let (one, two) = (rig.node("n1"), rig.node("n2"));
+    until_spread(&one, 2);
+    until_spread(&two, 2);
+    let asks = {
+        let mut wire = one.connect();
+        thread::spawn(move || {
+            let mut given = BTreeSet::new();
+            for _ in 0..2_000 {
+                let reply = ask_on(&mut wire, "RESERVE all TTL 600000");
+                assert!(given.insert(reserved(&reply)), "no value twice");
+            }
+            given
+        })
+    };
+    two.stop();
+    let given = asks.join().unwrap();
+    until_served(&one);
+    let mut wire = one.connect();
+    for (value, ticket) in &given {
+        let reply = ask_on(&mut wire, &format!("RELEASE {ticket}"));
+        assert_eq!(reply.text(), "OK", "{value}");
+    }
+}
+
+#[test]
+fn a_node_that_is_paused_longer_than_its_lease_gives_nothing_out_that_another_has() {
+    let rig = Rig::start();
+    let (one, two) = (rig.node("n1"), rig.node("n2"));
+    until_spread(&one, 2);
+    until_spread(&two, 2);
+    let (mut first, mut second) = (one.connect(), two.connect());
+    let mut given = BTreeSet::new();
+    for at in 0..100 {
+        let wire = [&mut first, &mut second][at % 2];
+        assert!(given.insert(reserved(&ask_on(wire, "RESERVE all TTL 600000")).0));
+    }
+    signal(two.pid(), Signal::STOP);
+    // What waits for it when it goes on.
+    second.send("RESERVE all TTL 600000");
+    until_spread(&one, 1);
+    for _ in 0..100 {
+        assert!(given.insert(reserved(&ask_on(&mut first, "RESERVE all TTL 600000")).0));
+    }
+    signal(two.pid(), Signal::CONT);
+    if let Value::List(parts) = second.read() {
+        assert!(given.insert(parts[1].text()), "{parts:?}");
+    }
+    until_spread(&two, 2);
+    for at in 0..100 {
+        let wire = [&mut first, &mut second][at % 2];
+        assert!(given.insert(reserved(&ask_on(wire, "RESERVE all TTL 600000")).0));
+    }
+}
+
+#[test]
+fn what_needs_all_nodes_is_refused_with_the_reason_while_there_are_several() {
+    let rig = Rig::start();
+    let (one, two) = (rig.node("n1"), rig.node("n2"));
+    until_spread(&one, 2);
+    until_spread(&two, 2);
+    let mut wire = one.connect();
+    for line in ["RESERVE all UNIQUE a", "RESERVE all ID a", "LOOKUP KEY a"] {
+        wire.ask(line).is_error("ERR ");
+    }
+    let shown = wire.ask("SHOW NODES");
+    let names: Vec<_> = shown.parts()[1..]
+        .iter()
+        .map(|row| (row.at(0).text(), row.at(1).text()))
+        .collect();
+    let live = |name: &str| (name.to_owned(), "live".to_owned());
+    assert_eq!(names, [live("n1"), live("n2")]);
+}
+
+#[test]
+fn two_nodes_with_one_name_are_not_served() {
+    let rig = Rig::start();
+    let one = rig.node("n1");
+    until_served(&one);
+    let said = Server::refuses(&rig.config("n1", 2));
+    assert!(said.contains("n1"), "{said}");
+    assert_eq!(one.connect().ask("PING").text(), "PONG");
+}
