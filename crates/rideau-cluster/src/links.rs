@@ -156,7 +156,11 @@ impl PeerLinks {
     /// be among them. Links to others end; what an incarnation sends that was created
     /// later waits for the watch.
     pub fn set_peers(&self, revision: u64, nodes: Vec<(Incarnation, String)>) {
-        self.shared().set_peers(revision, nodes);
+        let shared = self.shared();
+        for (peer, address) in shared.set_peers(revision, nodes) {
+            let task = dial::keep_linked(Arc::clone(shared), peer, address);
+            shared.runtime.spawn(task);
+        }
     }
 
     /// Use other certificates for links that are made from now on.

@@ -14,8 +14,7 @@ use tokio::sync::OwnedMutexGuard;
 use tokio::task::yield_now;
 use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
 
-use super::dial::{BoxRead, BoxWrite};
-use super::frame::{FrameReader, FrameWriter};
+use super::frame::{BoxRead, BoxWrite, FrameReader, FrameWriter};
 use super::message::{BadFrame, FRAME_LIMITS, Frame};
 use super::peer::{LinkedPeer, PeerStanding, count};
 use super::serve;

@@ -6,14 +6,14 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::io::{AsyncRead, AsyncWrite, split};
+use tokio::io::split;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedMutexGuard, oneshot};
 use tokio::time::{Instant, sleep, timeout};
 use tokio_rustls::rustls::pki_types::CertificateDer;
 
 use super::conn;
-use super::frame::{FrameReader, FrameWriter};
+use super::frame::{BoxRead, BoxWrite, FrameReader, FrameWriter};
 use super::hello::{HandshakeEnd, HandshakeFrame, send};
 use super::peer::{LinkedPeer, count};
 use super::refusal::RefusalReason;
@@ -29,9 +29,6 @@ const REDIAL_MIN: Duration = Duration::from_millis(20);
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// How long a refusal may take to be told.
 const TELL_MAX: Duration = Duration::from_secs(1);
-
-pub(super) type BoxRead = Box<dyn AsyncRead + Send + Unpin>;
-pub(super) type BoxWrite = Box<dyn AsyncWrite + Send + Unpin>;
 
 /// A connection, with TLS or without.
 struct Connection {

@@ -10,6 +10,10 @@ const READ_LEN: usize = 32 << 10;
 /// An empty buffer that is longer is given back.
 const BUFFER_KEPT: usize = 256 << 10;
 
+/// The halves of a connection, with TLS or without.
+pub(super) type BoxRead = Box<dyn AsyncRead + Send + Unpin>;
+pub(super) type BoxWrite = Box<dyn AsyncWrite + Send + Unpin>;
+
 /// The reading half of a connection, and what was read and is no frame yet.
 pub(super) struct FrameReader<R> {
     from: R,

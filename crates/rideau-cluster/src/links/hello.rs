@@ -96,8 +96,8 @@ impl Handshake<'_> {
             return Err(RefusalReason::Incarnation.with(detail).into());
         }
         let transcript = Transcript {
-            dialer: &dialer,
-            acceptor: &acceptor,
+            dialer: dialer.bytes(),
+            acceptor: acceptor.bytes(),
             channel: self.channel,
         };
         let proof = next_proof(reader).await?;
@@ -133,8 +133,8 @@ impl Handshake<'_> {
         check(&dialer)?;
         let acceptor = self.hello(&dialer.from, dialer.number);
         let transcript = Transcript {
-            dialer: &dialer,
-            acceptor: &acceptor,
+            dialer: dialer.bytes(),
+            acceptor: acceptor.bytes(),
             channel: self.channel,
         };
         HandshakeFrame::Hello(acceptor.clone()).write(writer.buffer());
@@ -184,6 +184,13 @@ impl Handshake<'_> {
 }
 
 impl Hello {
+    /// The frame it is sent as.
+    pub(super) fn bytes(&self) -> Vec<u8> {
+        let mut frame = Vec::new();
+        self.write(&mut frame);
+        frame
+    }
+
     pub(super) fn write(&self, out: &mut Vec<u8>) {
         begin(out, "hello", 7)
             .integer(self.versions.0.into())

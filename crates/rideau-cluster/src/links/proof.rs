@@ -12,8 +12,6 @@ use std::path::Path;
 
 use ring::hmac;
 
-use super::hello::Hello;
-
 /// Bytes of a nonce and of a proof.
 pub(super) const PROOF_LEN: usize = 32;
 /// A shorter secret could be guessed by a listener.
@@ -45,10 +43,11 @@ pub(super) enum LinkSide {
     Acceptor,
 }
 
-/// Both hellos of a link, and what is unique to its TLS connection, if it has one.
+/// Both hellos of a link as they were sent, and what is unique to its TLS connection, if
+/// it has one.
 pub(super) struct Transcript<'a> {
-    pub(super) dialer: &'a Hello,
-    pub(super) acceptor: &'a Hello,
+    pub(super) dialer: Vec<u8>,
+    pub(super) acceptor: Vec<u8>,
     pub(super) channel: &'a [u8],
 }
 
@@ -110,11 +109,8 @@ impl Transcript<'_> {
             out.extend_from_slice(part);
         };
         add(label);
-        for hello in [self.dialer, self.acceptor] {
-            let mut frame = Vec::new();
-            hello.write(&mut frame);
-            add(&frame);
-        }
+        add(&self.dialer);
+        add(&self.acceptor);
         add(self.channel);
         out
     }
@@ -152,6 +148,7 @@ pub(super) fn nonce() -> [u8; PROOF_LEN] {
 mod tests {
     use rideau_core::cluster::Incarnation;
 
+    use super::super::hello::Hello;
     use super::*;
 
     fn hello(from: &str, to: &str, nonce: u8) -> Hello {
@@ -170,8 +167,8 @@ mod tests {
         let secret = LinkSecret::new(&[7; 32]).unwrap();
         let (dialer, acceptor) = (hello("a", "b", 1), hello("b", "a", 2));
         let transcript = |channel| Transcript {
-            dialer: &dialer,
-            acceptor: &acceptor,
+            dialer: dialer.bytes(),
+            acceptor: acceptor.bytes(),
             channel,
         };
         let proof = secret.prove(LinkSide::Dialer, &transcript(b""));
@@ -194,8 +191,8 @@ mod tests {
                 let mut both = [dialer.clone(), acceptor.clone()];
                 change(&mut both[usize::from(!is_dialer)]);
                 let transcript = Transcript {
-                    dialer: &both[0],
-                    acceptor: &both[1],
+                    dialer: both[0].bytes(),
+                    acceptor: both[1].bytes(),
                     channel: b"",
                 };
                 assert!(!secret.is_proof(&proof, LinkSide::Dialer, &transcript));

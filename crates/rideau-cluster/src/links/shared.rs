@@ -18,7 +18,7 @@ use super::outgoing::LinkBudget;
 use super::peer::{LinkedPeer, PeerStanding};
 use super::refusal::{LinkRefusal, RefusalCounts, RefusalReason};
 use super::tls::PeerTls;
-use super::{LinkEvent, ServeAsks, dial};
+use super::{LinkEvent, ServeAsks};
 
 /// Peers that may be linked before the watch has shown them.
 const EARLY_MAX: usize = 64;
@@ -190,16 +190,21 @@ impl LinksShared {
         Ok(peer)
     }
 
-    /// The watch shows these nodes at a revision.
-    pub(super) fn set_peers(self: &Arc<Self>, revision: u64, nodes: Vec<(Incarnation, String)>) {
+    /// The watch shows these nodes at a revision. Returns those that this node has to dial
+    /// from now on, with their addresses.
+    pub(super) fn set_peers(
+        &self,
+        revision: u64,
+        nodes: Vec<(Incarnation, String)>,
+    ) -> Vec<(Arc<LinkedPeer>, String)> {
         let mut table = self.peers.write();
         if revision < table.revision {
-            return;
+            return Vec::new();
         }
         table.revision = revision;
         let me = &self.options.me.name;
         let nodes: BTreeMap<_, _> = nodes.into_iter().filter(|it| it.0.name != *me).collect();
-        let mut gone = Vec::new();
+        let (mut gone, mut dialed) = (Vec::new(), Vec::new());
         table.peers.retain(|node, peer| {
             let stays = nodes.contains_key(node) || node.fence > revision;
             if !stays {
@@ -218,13 +223,13 @@ impl LinksShared {
             }
             let peer = Arc::new(self.new_peer(&node, PeerStanding::Live));
             if *me < node.name {
-                let task = dial::keep_linked(Arc::clone(self), Arc::clone(&peer), address);
-                self.runtime.spawn(task);
+                dialed.push((Arc::clone(&peer), address));
             }
             table.peers.insert(node, peer);
         }
         drop(table);
         gone.iter().for_each(|peer| peer.forget());
+        dialed
     }
 
     /// Wait until all links are to end. Returns why.
