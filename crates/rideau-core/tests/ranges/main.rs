@@ -9,6 +9,7 @@ mod cost;
 mod defects;
 mod disk;
 mod grants;
+mod hosted;
 mod laws;
 mod model;
 mod owners;

@@ -44,7 +44,8 @@ pub trait PartitionHost: Send + Sync {
 pub trait PartitionLog: Send + Sync {
     /// The epoch in which this node may grant from a partition at this moment, if it may.
     /// It is cheap. The host asks before each decision, and its callers ask again before an
-    /// answer leaves the process.
+    /// answer leaves the process. The host asks while it decides: nothing here may wait for a
+    /// call of the host.
     fn serves(&self, partition: u32) -> Option<u64>;
 
     /// Writes sections after all earlier ones, and returns when they are safe.

@@ -75,6 +75,7 @@ struct Owner {
 
 /// A node that is up.
 pub(crate) struct Node {
+    shelves: Shelves,
     pub(crate) life: Life,
     pub(crate) ranges: Ranges,
     pub(crate) host: RangesHost,
@@ -130,6 +131,7 @@ impl Shelves {
         });
         let (ranges, host) = Ranges::in_cluster_by(options, log, &dial).unwrap();
         Node {
+            shelves: self.clone(),
             life,
             ranges,
             host,
@@ -166,12 +168,12 @@ impl Shelves {
     /// The owner begins.
     pub(crate) fn begin(&self, partition: u32, node: &Node) {
         let mut state = self.state();
-        let owner = &mut state.owners[partition as usize];
-        owner.is_open = true;
-        let epoch = owner.epoch;
+        let epoch = state.owners[partition as usize].epoch;
         state.closed.remove(&(partition, epoch));
         drop(state);
         node.host.begin(partition, epoch);
+        // It is served when the host knows, and not before.
+        self.state().owners[partition as usize].is_open = true;
     }
 
     pub(crate) fn take(&self, partition: u32, node: &Node) {
@@ -293,6 +295,13 @@ impl Shelves {
 
     pub(crate) fn set_epoch(&self, partition: u32, epoch: u64) {
         self.state().owners[partition as usize].epoch = epoch;
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        // What it has to write at its end must not wait, also where a test has failed.
+        self.shelves.hold(self.life, false);
     }
 }
 

@@ -13,7 +13,8 @@ use std::time::{self, Duration};
 
 use parking_lot::MutexGuard;
 use rideau_core::Instant;
-use rideau_core::allocator::{Entry, Event};
+use rideau_core::allocator::{Clock, Entry, Event};
+use rideau_core::cluster::Partitions;
 use tokio::sync::broadcast::Sender;
 
 use super::sections::{self, TakenSection};
@@ -31,10 +32,12 @@ pub(super) struct NodeCommitter {
     pub(super) log: Arc<dyn PartitionLog>,
     /// When the clock of each partition was written last.
     clocks: Vec<Instant>,
+    /// How the clocks of the system stood, not long ago.
+    read: Option<Clock>,
     /// When to look at all partitions again.
     look_at: time::Instant,
     pub(super) round: Option<Round>,
-    pub(super) events_of: rideau_core::cluster::Partitions,
+    partitions: Partitions,
 }
 
 /// What was found to do.
@@ -56,9 +59,10 @@ impl NodeCommitter {
             turns: Turns::new(shared, events),
             log,
             clocks: vec![Instant::START; partitions.count() as usize],
+            read: None,
             look_at: time::Instant::now(),
             round: None,
-            events_of: partitions,
+            partitions,
         }
     }
 
@@ -163,7 +167,7 @@ impl NodeCommitter {
         if partitions.is_empty() {
             return Vec::new();
         }
-        let process = self.turns.shared.clock.written();
+        let process = self.process_clock(now);
         let mut sections = Vec::with_capacity(partitions.len());
         for partition in partitions {
             self.clocks[*partition as usize] = now;
@@ -174,6 +178,21 @@ impl NodeCommitter {
             sections.push(TakenSection::new(own, bytes));
         }
         sections
+    }
+
+    /// How the clocks stand. To read those of the system takes as long as a small batch.
+    fn process_clock(&mut self, now: Instant) -> Clock {
+        let read = self.read.filter(|read| now < read.now + TICK);
+        let read = read.unwrap_or_else(|| self.turns.shared.clock.written());
+        self.read = Some(read);
+        // What is later than now was read just now.
+        let since = Duration::from_nanos(now.as_nanos().saturating_sub(read.now.as_nanos()));
+        Clock {
+            now: now.max(read.now),
+            wall: read.wall + since.as_millis() as u64,
+            since_boot: read.since_boot + since,
+            ..read
+        }
     }
 
     /// Write it down, and tell all that has to be told. Says how many wait for more.
@@ -190,7 +209,7 @@ impl NodeCommitter {
             let mut sections = sections.iter();
             sections.any(|section| section.is_lost && section.ownership.partition == partition)
         };
-        events.retain(|event| !is_lost(self.events_of.of_value(event.value)));
+        events.retain(|event| !is_lost(self.partitions.of_value(event.value)));
         let others = self.turns.publish(turn.number, events);
         for ownership in closing {
             let Ownership {
@@ -230,7 +249,6 @@ impl NodeCommitter {
     /// here of it is wrong.
     fn lose(&self, ownership: &Arc<Ownership>, turn: u64) {
         let shared = &self.turns.shared;
-        ownership.lose(turn);
         let mut inner = shared.inner.lock();
         if inner.hosted().has(ownership) {
             shared.end_part(&mut inner, ownership.partition, turn);
