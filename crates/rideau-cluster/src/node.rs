@@ -18,6 +18,7 @@ mod housekeeping;
 mod load;
 mod log;
 mod meta;
+mod observe;
 mod options;
 mod parts;
 mod room;
