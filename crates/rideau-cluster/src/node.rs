@@ -223,11 +223,6 @@ impl ClusterNode {
         self.tell(Input::Heard { from, message });
     }
 
-    /// The fences of this epoch of a partition are used up: the node raises it.
-    pub fn spent(&self, partition: u32, epoch: u64) {
-        self.tell(Input::Spent { partition, epoch });
-    }
-
     /// What operators see. None if the node has ended.
     pub async fn view(&self) -> Option<Box<NodeView>> {
         let (reply, view) = oneshot::channel();

@@ -77,6 +77,10 @@ impl PartitionLog for NodeLog {
         self.tell(Input::Closed { partition, epoch });
     }
 
+    fn spent(&self, partition: u32, epoch: u64) {
+        self.tell(Input::Spent { partition, epoch });
+    }
+
     fn snapshot_begun(&self, partition: u32, epoch: u64) {
         self.tell(Input::SnapshotBegun { partition, epoch });
     }
