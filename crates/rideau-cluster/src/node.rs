@@ -18,6 +18,7 @@ mod housekeeping;
 mod load;
 mod log;
 mod meta;
+mod observe;
 mod options;
 mod parts;
 mod room;
@@ -220,11 +221,6 @@ impl ClusterNode {
     /// Another node said something.
     pub fn heard(&self, from: Incarnation, message: PeerMessage) {
         self.tell(Input::Heard { from, message });
-    }
-
-    /// The fences of this epoch of a partition are used up: the node raises it.
-    pub fn spent(&self, partition: u32, epoch: u64) {
-        self.tell(Input::Spent { partition, epoch });
     }
 
     /// What operators see. None if the node has ended.

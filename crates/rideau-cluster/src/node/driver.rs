@@ -154,6 +154,8 @@ pub(super) struct Driver {
     pub(super) asks: BTreeMap<u64, (u32, oneshot::Sender<AskRoute>)>,
     pub(super) parts: HeldParts,
     pub(super) links: BTreeSet<Incarnation>,
+    /// Nodes that lived, and when that was last seen.
+    pub(super) known: BTreeMap<String, Instant>,
     pub(super) certainty: Certainty,
     /// When the last keepalive of this life was answered.
     pub(super) kept_at: Option<Instant>,
@@ -408,6 +410,7 @@ impl Driver {
     /// Let others read what is known now.
     fn publish(&mut self) {
         self.is_stale = false;
+        self.note_nodes();
         let owners = self.machine.table();
         let may_live = |node: &Incarnation| owners.is_live(node) || node.fence > owners.revision();
         self.links.retain(may_live);

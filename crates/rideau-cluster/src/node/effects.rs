@@ -3,9 +3,7 @@
 use std::sync::atomic::Ordering;
 
 use rideau::store::etcd::{EtcdRead, KeyRange};
-use rideau_core::cluster::{
-    AskRoute, Certainty, Effect, Incarnation, NodeRecord, ResignReason, StoreRequest,
-};
+use rideau_core::cluster::{AskRoute, Certainty, Effect, NodeRecord, ResignReason, StoreRequest};
 
 use super::about::NodeAbout;
 use super::boot_clock;
@@ -13,7 +11,6 @@ use super::driver::{Driver, Input};
 use super::error::NodeError;
 use super::host_thread::HostCall;
 use super::streams::{self, KeepAliveStream};
-use super::view::{NodeRow, NodeView, PartitionRow, PartitionState};
 
 impl Driver {
     /// Begin what the machine wants. `is_same_life` says that no life of the node began or
@@ -139,54 +136,5 @@ impl Driver {
         self.step(|machine, now, effects| machine.stop(now, effects));
         self.shared.serving.close_all();
         self.events.resigned(error);
-    }
-
-    pub(super) fn view(&self) -> NodeView {
-        let now = boot_clock::now();
-        let table = self.machine.table();
-        let partitions = table.owners().map(|(partition, row)| {
-            let record = row.record.as_ref();
-            let owner = record.map(|record| record.owner.clone());
-            let owner = owner.filter(|owner| table.is_live(owner));
-            let held = self.parts.held.get(&partition);
-            let state = match (held, &owner) {
-                (Some(held), _) => held.state.clone(),
-                (None, Some(_)) => PartitionState::Elsewhere,
-                (None, None) => PartitionState::NoOwner,
-            };
-            PartitionRow {
-                partition,
-                owner,
-                epoch: record.map_or(0, |record| record.epoch),
-                state,
-            }
-        });
-        let partitions: Vec<_> = partitions.collect();
-        let nodes = table.nodes().iter().map(|(name, known)| {
-            let node = Incarnation::new(name, known.fence);
-            let is_its = |row: &&PartitionRow| row.owner.as_ref() == Some(&node);
-            let owned = partitions.iter().filter(is_its).count();
-            NodeRow {
-                about: NodeAbout::parse(&known.record.about),
-                weight: known.record.weight,
-                is_draining: table.is_draining(name),
-                is_linked: self.links.contains(&node),
-                partitions: u32::try_from(owned).unwrap_or(u32::MAX),
-                age: now.since(known.since),
-                node,
-            }
-        });
-        NodeView {
-            me: self.machine.incarnation().cloned(),
-            certainty: self.certainty,
-            keepalive_age: self.kept_at.map(|at| now.since(at)),
-            valid_for: self.shared.serving.valid_for(),
-            revision: table.revision(),
-            nodes: nodes.collect(),
-            partitions,
-            parked: self.machine.parked(),
-            counters: self.counters.clone(),
-            room: self.shared.room.view(),
-        }
     }
 }

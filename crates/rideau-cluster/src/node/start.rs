@@ -180,6 +180,7 @@ impl NodeThread {
             asks: BTreeMap::new(),
             parts: HeldParts::default(),
             links: BTreeSet::new(),
+            known: BTreeMap::new(),
             certainty: Certainty::Lost,
             kept_at: None,
             counters: NodeCounters::default(),

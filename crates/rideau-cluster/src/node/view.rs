@@ -46,6 +46,8 @@ pub struct NodeView {
     pub nodes: Vec<NodeRow>,
     /// All partitions.
     pub partitions: Vec<PartitionRow>,
+    /// Nodes that do not live, and did in the last 24 hours or own something.
+    pub lost_nodes: Vec<String>,
     /// Asks that wait for an owner.
     pub parked: usize,
     /// What happened since the process began.

@@ -173,7 +173,7 @@ async fn a_node_that_has_no_fences_left_goes_on_in_a_new_epoch() {
     for partition in [3, 3, 6] {
         rig.until_written(20).await;
         let epoch = node.node.table().owner(partition).unwrap().1;
-        node.node.spent(partition, epoch);
+        node.node.log().spent(partition, epoch);
         until("the epoch is raised", async || {
             let serves = node.node.serves(partition);
             serves.is_some_and(|serves| serves > epoch)

@@ -8,6 +8,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use rideau::store::PartitionHost;
 use rideau::store::etcd::EtcdOptions;
 use rideau_cluster::{ClusterNode, NodeError, NodeOptions, NodeView};
 use rideau_core::cluster::{Incarnation, Partitions};
@@ -80,15 +81,25 @@ impl Rig {
     }
 
     pub(crate) async fn try_start(&self, options: NodeOptions) -> Result<TestNode, NodeError> {
-        let name = options.name.clone();
         let node = Arc::new(ClusterNode::open(options).await?);
         let host = Arc::new(RegisterHost::default());
         host.set_log(node.log());
-        let end = self.links.end(&name, self.has_links);
-        self.links.add(&name, &node);
-        let (events, peers) = (Arc::clone(&end), Arc::clone(&end));
-        node.start(Arc::clone(&host) as _, events, peers);
+        let end = self.link(&node, Arc::clone(&host) as _);
         Ok(TestNode { node, host, end })
+    }
+
+    /// Start a node that is open, with links to the others.
+    pub(crate) fn link(
+        &self,
+        node: &Arc<ClusterNode>,
+        host: Arc<dyn PartitionHost>,
+    ) -> Arc<LinkEnd> {
+        let name = &node.options().name;
+        let end = self.links.end(name, self.has_links);
+        self.links.add(name, node);
+        let (events, peers) = (Arc::clone(&end), Arc::clone(&end));
+        node.start(host, events, peers);
+        end
     }
 
     pub(crate) fn node(&self, name: &str) -> TestNode {

@@ -24,7 +24,9 @@ async fn the_partitions_of_a_dead_node_are_taken_over() {
     writer.stop().await;
     rig.check().await;
     assert_eq!(two.host.served().len(), 8);
-    assert_eq!(two.view().await.counters.takeovers, u64::from(PARTITIONS));
+    let view = two.view().await;
+    assert_eq!(view.counters.takeovers, u64::from(PARTITIONS));
+    assert_eq!(view.lost_nodes, ["n1"]);
 }
 
 #[tokio::test]
