@@ -21,3 +21,5 @@ mod room;
 mod server;
 #[path = "node/several.rs"]
 mod several;
+#[path = "node/values.rs"]
+mod values;
