@@ -128,6 +128,11 @@ impl ClusterConfig {
             let message = format!("{} partitions are no power of two", self.partitions);
             notes.error(section.at("partitions"), message, format!("write {near}"));
         }
+        if !self.listen.ip().is_loopback() && !self.is_plain {
+            let message = "nodes do not speak TLS with each other in this version";
+            let hint = "on a network that is private to them write plain = true";
+            notes.error(section.at("listen"), message, hint);
+        }
         if !(LEASE.0..=LEASE.1).contains(&self.lease) {
             let message = "a lease has to be between 2 and 60 seconds";
             notes.error(section.at("lease"), message, "write \"5s\"");

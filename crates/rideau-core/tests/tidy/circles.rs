@@ -79,6 +79,8 @@ const FOLDERS: &[&str] = &[
     "rideau-apps/src",
     "rideau-apps/src/apps",
     "rideau-apps/src/front",
+    "rideau-cluster/src",
+    "rideau-cluster/src/links",
     "rideau-config/src",
     "rideau-process/src",
     "rideau-resp/src",

@@ -212,16 +212,17 @@ fn any_node_answers_and_a_dead_nodes_values_are_taken_over() {
     }
     let [one, two, three] = nodes;
     two.kill();
-    let [mut first, _, mut third] = wires;
+    let [first, _, third] = wires;
+    let mut wires = [first, third];
     until_spread(&one, 2);
     until_spread(&three, 2);
     for (at, (value, ticket)) in given.iter().enumerate() {
-        let wire = [&mut first, &mut third][at % 2];
+        let wire = &mut wires[at % 2];
         let reply = ask_on(wire, &format!("REFRESH {ticket} TTL 600000"));
         assert_eq!(reply.at(0).text(), "ok", "{value}: {reply}");
     }
     for at in 0..300 {
-        let wire = [&mut first, &mut third][at % 2];
+        let wire = &mut wires[at % 2];
         let (value, _) = reserved(&ask_on(wire, "RESERVE all"));
         assert!(!given.contains_key(&value), "{value} is held");
     }
@@ -260,26 +261,26 @@ fn a_node_that_is_paused_longer_than_its_lease_gives_nothing_out_that_another_ha
     let (one, two) = (rig.node("n1"), rig.node("n2"));
     until_spread(&one, 2);
     until_spread(&two, 2);
-    let (mut first, mut second) = (one.connect(), two.connect());
+    let mut wires = [one.connect(), two.connect()];
     let mut given = BTreeSet::new();
     for at in 0..100 {
-        let wire = [&mut first, &mut second][at % 2];
+        let wire = &mut wires[at % 2];
         assert!(given.insert(reserved(&ask_on(wire, "RESERVE all TTL 600000")).0));
     }
     signal(two.pid(), Signal::STOP);
     // What waits for it when it goes on.
-    second.send("RESERVE all TTL 600000");
+    wires[1].send("RESERVE all TTL 600000");
     until_spread(&one, 1);
     for _ in 0..100 {
-        assert!(given.insert(reserved(&ask_on(&mut first, "RESERVE all TTL 600000")).0));
+        assert!(given.insert(reserved(&ask_on(&mut wires[0], "RESERVE all TTL 600000")).0));
     }
     signal(two.pid(), Signal::CONT);
-    if let Value::List(parts) = second.read() {
+    if let Value::List(parts) = wires[1].read() {
         assert!(given.insert(parts[1].text()), "{parts:?}");
     }
     until_spread(&two, 2);
     for at in 0..100 {
-        let wire = [&mut first, &mut second][at % 2];
+        let wire = &mut wires[at % 2];
         assert!(given.insert(reserved(&ask_on(wire, "RESERVE all TTL 600000")).0));
     }
 }

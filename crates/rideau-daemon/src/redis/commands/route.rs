@@ -23,6 +23,9 @@ use super::{About, Subject, execute};
 /// How another node says that it does not own a partition in that epoch.
 pub(crate) const NOT_MINE: &[u8] = b"-NOTMINE";
 
+/// Commands that make etcd grow.
+const GROWS: [&str; 4] = ["RESERVE", "CLAIM", "UPDATE", "WRITE"];
+
 /// What a command is about, as far as nodes go.
 enum Place {
     /// This node answers it.
@@ -54,6 +57,9 @@ pub(crate) fn elsewhere(
     let Some(cluster) = &client.daemon.cluster else {
         return Ok(None);
     };
+    if GROWS.contains(&about.name) {
+        check_room(cluster)?;
+    }
     let place = place(client, cluster, about, request);
     let partition = match place {
         Place::Here => return Ok(None),
@@ -100,6 +106,15 @@ pub(crate) fn elsewhere(
     };
     let wait = PendingCommand::new(about.name, Awaits::Anything, answer);
     Ok(Some(Next::Wait(wait)))
+}
+
+/// etcd has room for what a command writes.
+fn check_room(cluster: &Cluster) -> Result<(), CommandError> {
+    let room = cluster.node.room();
+    match room.level.refuses_growth() {
+        true => Err(CommandError(format!("MISCONF {room}."))),
+        false => Ok(()),
+    }
 }
 
 /// What a command is about.
