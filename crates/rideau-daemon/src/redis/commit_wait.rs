@@ -57,7 +57,14 @@ impl CommitWait {
         let Some(until) = self.until.take() else {
             return Ok(());
         };
-        let safe = until.await;
+        let safe = match until.clone().await {
+            // Another node may speak for it by now.
+            Ok(()) => match until.lost() {
+                Some(partition) => Err(Failed::Unknown { partition }),
+                None => Ok(()),
+            },
+            Err(failed) => Err(failed),
+        };
         let took = self.since.take().map(|since| since.elapsed());
         for (counts, count) in self.given.drain(..) {
             if let (Some(took), Ok(())) = (took, &safe) {

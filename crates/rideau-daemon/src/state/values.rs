@@ -310,6 +310,12 @@ const fn quarantine_text(class: Class, is_part: bool) -> &'static str {
 
 /// What a client is told whose answers cannot be made safe.
 pub(crate) fn unsafe_text(failed: &rideau::Failed) -> String {
+    if let rideau::Failed::Unknown { partition } = failed {
+        return format!(
+            "UNKNOWN this node lost partition {partition} before your last commands were \
+             answered, and they may have been done: look, or ask again."
+        );
+    }
     let until = match failed {
         rideau::Failed::Store(error) if error.can_pass() => "until the store can be written again",
         _ => "any more until the server is started again",

@@ -85,6 +85,13 @@ impl Committed {
         self.on.is_owned()
     }
 
+    /// The first partition for which the answer [must not leave](Self::is_owned), if it must
+    /// not.
+    pub fn lost(&self) -> Option<u32> {
+        let partition = || self.ownerships().next().map(|(partition, _)| partition);
+        (!self.is_owned()).then(|| partition().unwrap_or_default())
+    }
+
     /// The partitions that the answer rests on, each with the epoch of its owner. None if
     /// partitions do not come and go.
     pub fn ownerships(&self) -> impl Iterator<Item = (u32, u64)> + '_ {

@@ -425,7 +425,8 @@ pub(super) const OURS: &[About] = &[
         "show",
         Subject::Nothing,
         "POOLS | GROUPS | BROKERS | REGULATORS | LOCKS | RANGES | VIEWS | APPS | PROCESSES \
-         | REQUESTS | CLIENTS | SESSIONS | HOLDERS | REFUSALS | EVENTS | CONFIG | LIMITS [name] \
+         | REQUESTS | CLIENTS | SESSIONS | HOLDERS | REFUSALS | EVENTS | CONFIG | LIMITS \
+         | NODES | PARTITIONS [name] \
          [COUNT n] [FROM cursor]",
         "What there is, as a table: the names of the columns, then the rows",
         look::show,

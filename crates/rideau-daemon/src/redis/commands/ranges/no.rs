@@ -147,6 +147,10 @@ fn refused(client: &Client, no: &Refused, what: &dyn Display) -> CommandError {
                 refusal.retry_after.as_micros()
             )
         }
+        Refused::NotHere { partition } => format!(
+            "CLUSTERDOWN partition {partition} has just gone to another node; nothing was done. \
+             Ask again."
+        ),
         Refused::TooManyKeys => {
             count(&counts.range_keys_refused);
             format!("ERR {no}.")
