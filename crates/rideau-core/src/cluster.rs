@@ -9,6 +9,7 @@
 //! All of it is pure: nodes that see the same input decide the same.
 
 mod batch;
+mod drops;
 mod effect;
 mod invariants;
 mod join;
@@ -16,13 +17,16 @@ mod keys;
 mod lease;
 mod log;
 mod member;
+mod messages;
 mod options;
 mod owned;
 mod parked;
 mod partitions;
 mod planted;
 mod records;
+mod reports;
 mod requests;
+mod rows;
 mod shares;
 mod slots;
 mod snapshots;
@@ -31,15 +35,18 @@ mod table;
 mod takeover;
 
 pub use batch::{BadBatch, LogBatch, LogSection};
-pub use effect::{Certainty, Effect, PeerMessage, ResignReason};
+pub use drops::RowDrops;
+pub use effect::{Certainty, Effect, ResignReason};
 pub use keys::{ClusterKeys, WatchedKey};
 pub use member::Cluster;
+pub use messages::{PeerMessage, ReportedRow, RowAnswer, RowMessage};
 pub use options::Options;
 pub use parked::{AskRoute, DownReason, PARKED_MAX};
 pub use partitions::{BadPartitions, Partitions};
 #[cfg(feature = "planted")]
 pub use planted::Planted;
 pub use records::{BadRecord, Incarnation, NodeRecord, OwnerRecord, Segment, SnapshotId};
+pub use rows::{EntryRows, RowEffect, RowNews};
 pub use shares::{Node, shares};
 pub use slots::{SLOTS, slot_of};
 pub use store::{

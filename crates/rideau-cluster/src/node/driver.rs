@@ -310,12 +310,12 @@ impl Driver {
             Input::Linked(node) => {
                 self.is_stale = true;
                 self.links.insert(node.clone());
-                self.step(|machine, now, effects| machine.linked(node, now, effects));
+                self.step(|machine, now, effects| machine.linked(node, 0, now, effects));
             }
             Input::Unlinked(node) => {
                 self.is_stale = true;
                 self.links.remove(&node);
-                self.step(|machine, now, effects| machine.unlinked(&node, now, effects));
+                self.step(|machine, now, effects| machine.unlinked(&node, 0, now, effects));
             }
             Input::Heard { from, message } => {
                 self.step(|machine, now, effects| machine.heard(&from, &message, now, effects));

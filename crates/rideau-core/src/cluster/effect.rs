@@ -1,5 +1,6 @@
-//! What the machine wants done, and what nodes tell each other.
+//! What the machine wants done.
 
+use super::messages::{PeerMessage, ReportedRow, RowMessage};
 use super::parked::AskRoute;
 use super::records::{Incarnation, Segment, SnapshotId};
 use super::store::StoreRequest;
@@ -28,12 +29,19 @@ pub enum Effect {
         /// The lease.
         lease: u64,
     },
-    /// Watch the cluster's keys from a revision on. The former watch ends.
+    /// Watch the cluster's keys from a revision on. The former watch ends. A watch that
+    /// breaks is begun again from the last revision that it has shown.
     Watch {
         /// To tell watches apart.
         watch: u64,
-        /// The first revision of interest.
+        /// The last revision that was read; it may be shown again. The one behind it would
+        /// not do: etcd may forget what was deleted at the revision it is compacted to.
         from: u64,
+    },
+    /// The node is part of the cluster, as this life of it: links begin with its name.
+    Joined {
+        /// This life.
+        node: Incarnation,
     },
     /// Drop what there is of a partition, and load it.
     Load {
@@ -46,12 +54,50 @@ pub enum Effect {
         /// What to add, in this order; of each log only sections of the segment's epoch.
         segments: Vec<Segment>,
     },
-    /// The partition may be served, with fences of this epoch.
+    /// The durable values of the partition may be served, with fences of this epoch. If it
+    /// was closed in the same epoch, so may its names, if they were before.
     Begin {
         /// Which one.
         partition: u32,
         /// The ownership.
         epoch: u64,
+    },
+    /// The names of the partition may be served, too, with fences of this epoch. All nodes
+    /// have reported what was held and asked for: that counts, and nothing that this node
+    /// knew in an earlier epoch does.
+    Adopt {
+        /// Which one.
+        partition: u32,
+        /// The ownership.
+        epoch: u64,
+        /// What is behind each node.
+        reports: Vec<(Incarnation, Vec<ReportedRow>)>,
+    },
+    /// An ask for a name, or its lease, is over: the entry node said so.
+    EndRow {
+        /// The partition of the name.
+        partition: u32,
+        /// The ownership.
+        epoch: u64,
+        /// The entry node.
+        node: Incarnation,
+        /// The ask or the lease.
+        ticket: u64,
+    },
+    /// A life of a node is over: all asks and leases behind it are, in every partition.
+    Gone {
+        /// Which one.
+        node: Incarnation,
+    },
+    /// The owner of a partition has to be told what is behind this node, with
+    /// [`EntryRows::owned`](super::EntryRows::owned).
+    Report {
+        /// Which partition.
+        partition: u32,
+        /// The new ownership.
+        epoch: u64,
+        /// The new owner.
+        owner: Incarnation,
     },
     /// The partition must not be asked any more, and is kept. When all that was decided of
     /// it was appended, the shell says so with [`closed`](super::Cluster::closed). Then it is
@@ -80,12 +126,19 @@ pub enum Effect {
         /// The ownership.
         epoch: u64,
     },
-    /// Tell another node.
+    /// Tell the machine of another node.
     Send {
         /// Which one.
         to: Incarnation,
         /// What.
         message: PeerMessage,
+    },
+    /// Tell the rows of another node, or of this one.
+    SendRow {
+        /// Which one.
+        to: Incarnation,
+        /// What.
+        message: RowMessage,
     },
     /// An ask goes there.
     Route {
@@ -118,16 +171,4 @@ pub enum Certainty {
 pub enum ResignReason {
     /// Another node has its name.
     NameTaken,
-}
-
-/// What a node tells another.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum PeerMessage {
-    /// A partition that was handed over is served again.
-    Serves {
-        /// Which one.
-        partition: u32,
-        /// The new ownership.
-        epoch: u64,
-    },
 }

@@ -6,6 +6,7 @@ use super::effect::{Certainty, Effect, ResignReason};
 use super::lease::NodeLease;
 use super::log::BatchLog;
 use super::member::{Cluster, Draining, Stage};
+use super::planted::planted;
 use super::records::{Incarnation, NodeRecord};
 use super::requests::Purpose;
 use super::store::{
@@ -59,6 +60,10 @@ impl Cluster {
         self.log = BatchLog::default();
         self.orphans.clear();
         self.moving = None;
+        self.links.clear();
+        self.members.clear();
+        self.early.clear();
+        self.reported.fill(0);
         self.me.fence = 0;
         self.table = OwnerTable::new(self.options.partitions);
     }
@@ -192,6 +197,7 @@ impl Cluster {
             self.issue_later(Purpose::ReadAll, now);
             return;
         }
+        let is_joining = self.stage == Stage::Reading;
         let all = reply.reads.concat();
         let changed = self.table.reset(reply.revision, &all, &self.keys, now);
         self.watch.number += 1;
@@ -199,12 +205,20 @@ impl Cluster {
         self.watch.stuck = None;
         effects.push(Effect::Watch {
             watch: self.watch.number,
-            from: reply.revision + 1,
+            from: reply.revision,
         });
-        if self.stage == Stage::Reading {
+        if is_joining {
             self.stage = Stage::Live { joined: now };
+            let node = self.me.clone();
+            effects.push(Effect::Joined { node });
             if self.draining == Draining::Asked {
                 self.issue(Purpose::Drain, now, effects);
+            }
+            if planted!(self.options, JoinedSilently) {
+                for (partition, row) in self.table.owners() {
+                    let epoch = row.record.as_ref().map_or(0, |record| record.epoch);
+                    self.reported[partition as usize] = epoch;
+                }
             }
         }
         self.table_changed(&changed, now, effects);

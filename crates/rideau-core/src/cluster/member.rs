@@ -12,15 +12,17 @@ use crate::rng::Rng;
 use crate::time::{Instant, nanos};
 
 use super::batch::LogSection;
-use super::effect::{Certainty, Effect, PeerMessage};
+use super::effect::{Certainty, Effect};
 use super::keys::ClusterKeys;
 use super::lease::{KeepAnswer, NodeLease};
 use super::log::BatchLog;
 use super::options::Options;
 use super::owned::{OwnedPart, PartPhase};
 use super::parked::ParkedAsks;
+#[cfg(feature = "planted")]
 use super::planted::planted;
 use super::records::Incarnation;
+use super::reports::EarlyMessage;
 use super::requests::{PendingRequest, Purpose};
 use super::store::{KeyChange, StoreOutcome, StoreRequest};
 use super::table::OwnerTable;
@@ -53,13 +55,22 @@ pub struct Cluster {
     /// Partitions without owner, and since when.
     pub(super) orphans: BTreeMap<u32, Instant>,
     pub(super) moving: Option<Moving>,
-    pub(super) links: BTreeSet<Incarnation>,
+    /// The newest link to each node.
+    pub(super) links: BTreeMap<Incarnation, u64>,
+    /// The nodes that lived when the table was last looked at.
+    pub(super) members: BTreeSet<Incarnation>,
+    /// The newest epoch of each partition that this node was to report for.
+    pub(super) reported: Vec<u64>,
+    /// What waits for the watch.
+    pub(super) early: Vec<EarlyMessage>,
     pub(super) draining: Draining,
     pub(super) parked: ParkedAsks,
     pub(super) asked: BTreeMap<u64, PendingRequest>,
     pub(super) retries: BTreeMap<Purpose, Instant>,
     pub(super) next_request: u64,
     tick: Instant,
+    /// Something changed that may lead to a takeover, a move or a snapshot.
+    pub(super) is_stirred: bool,
     /// The wall clock in microseconds at an instant.
     wall: (u64, Instant),
 }
@@ -133,13 +144,17 @@ impl Cluster {
             parts: BTreeMap::new(),
             orphans: BTreeMap::new(),
             moving: None,
-            links: BTreeSet::new(),
+            links: BTreeMap::new(),
+            members: BTreeSet::new(),
+            reported: vec![0; options.partitions as usize],
+            early: Vec::new(),
             draining: Draining::No,
             parked: ParkedAsks::default(),
             asked: BTreeMap::new(),
             retries: BTreeMap::new(),
             next_request: 0,
             tick: Instant::NEVER,
+            is_stirred: false,
             wall: (0, Instant::START),
             options,
         }
@@ -163,6 +178,7 @@ impl Cluster {
         effects: &mut Vec<Effect>,
     ) {
         if let Some(asked) = self.asked.remove(&id) {
+            self.is_stirred = true;
             self.answered(asked.purpose, asked.at, outcome, now, effects);
         }
         self.finish(now, effects);
@@ -213,16 +229,42 @@ impl Cluster {
         self.finish(now, effects);
     }
 
-    /// There is a link to another node.
-    pub fn linked(&mut self, node: Incarnation, now: Instant, effects: &mut Vec<Effect>) {
-        self.links.insert(node);
+    /// There is a link to another node. The node that dials numbers its links, and only the
+    /// newest counts.
+    pub fn linked(
+        &mut self,
+        node: Incarnation,
+        link: u64,
+        now: Instant,
+        effects: &mut Vec<Effect>,
+    ) {
+        self.links.insert(node, link);
         self.parked.stirred = true;
+        self.is_stirred = true;
         self.finish(now, effects);
     }
 
-    /// The link to another node is gone. That says nothing of the node.
-    pub fn unlinked(&mut self, node: &Incarnation, now: Instant, effects: &mut Vec<Effect>) {
-        self.links.remove(node);
+    /// A link to another node is gone. That says nothing of the node.
+    pub fn unlinked(
+        &mut self,
+        node: &Incarnation,
+        link: u64,
+        now: Instant,
+        effects: &mut Vec<Effect>,
+    ) {
+        if self.links.get(node) == Some(&link) {
+            self.links.remove(node);
+            #[cfg(feature = "planted")]
+            self.unlinked_planted(node, now, effects);
+        }
+        self.finish(now, effects);
+    }
+
+    #[cfg(feature = "planted")]
+    fn unlinked_planted(&mut self, node: &Incarnation, now: Instant, effects: &mut Vec<Effect>) {
+        if planted!(self.options, StruckOnLinkLoss) {
+            self.strike_unlinked(node, effects);
+        }
         if planted!(self.options, TakeoverOfLiving) && self.is_sure(now) {
             let is_of = |record: &super::OwnerRecord| record.owner == *node;
             let of = |(_, row): &(u32, &super::KnownOwner)| row.record.as_ref().is_some_and(is_of);
@@ -231,24 +273,6 @@ impl Cluster {
                 self.issue(Purpose::Takeover(partition), now, effects);
             }
         }
-        self.finish(now, effects);
-    }
-
-    /// Another node said something.
-    pub fn heard(
-        &mut self,
-        from: &Incarnation,
-        message: &PeerMessage,
-        now: Instant,
-        effects: &mut Vec<Effect>,
-    ) {
-        let PeerMessage::Serves { partition, .. } = message;
-        let is_it = |moving: &Moving| moving.partition == *partition && moving.to == *from;
-        let is_gone = !self.parts.contains_key(partition);
-        if is_gone && self.moving.as_ref().is_some_and(is_it) {
-            self.moving = None;
-        }
-        self.finish(now, effects);
     }
 
     /// The partition is loaded as the ownership of this epoch found it.
@@ -258,6 +282,7 @@ impl Cluster {
             && part.phase == PartPhase::Loading
         {
             part.phase = PartPhase::Unlisted;
+            self.is_stirred = true;
             self.open(partition, effects);
         }
         self.finish(now, effects);
@@ -321,6 +346,7 @@ impl Cluster {
             && let PartPhase::Closing { closed, .. } = &mut part.phase
         {
             *closed = true;
+            self.is_stirred = true;
         }
         self.finish(now, effects);
     }
@@ -441,8 +467,12 @@ impl Cluster {
         }
         if matches!(self.stage, Stage::Live { .. }) && self.is_sure(now) {
             self.write(now, effects);
-            self.plan(now, effects);
-            self.snapshot(now, effects);
+            // Most inputs are entries and asks, which change nothing of this.
+            if self.is_stirred || self.tick <= now {
+                self.is_stirred = false;
+                self.plan(now, effects);
+                self.snapshot(now, effects);
+            }
         }
         self.settle_parked(now, effects);
         if self.tick <= now || self.tick == Instant::NEVER {
@@ -477,6 +507,7 @@ impl Cluster {
         };
         if self.told != certainty {
             self.parked.stirred = true;
+            self.is_stirred = true;
             self.told = certainty;
             effects.push(Effect::Tell(certainty));
         }

@@ -1,6 +1,7 @@
 //! A partition that this node owns.
 
 use super::records::{Incarnation, OwnerRecord, SnapshotId};
+use super::reports::AwaitedReports;
 
 /// What a node has of a partition that it owns.
 #[derive(Clone, Debug)]
@@ -18,6 +19,7 @@ pub(super) struct OwnedPart {
     pub(super) named: Option<SnapshotId>,
     /// The node that had it before, if it is to be told.
     pub(super) giver: Option<Incarnation>,
+    pub(super) reports: AwaitedReports,
 }
 
 /// How far a partition is from being served.
@@ -73,7 +75,12 @@ pub(super) struct SnapshotWrite {
 
 impl OwnedPart {
     /// A partition that has to be loaded.
-    pub(super) const fn new(record: &OwnerRecord, from: u64, giver: Option<Incarnation>) -> Self {
+    pub(super) const fn new(
+        record: &OwnerRecord,
+        from: u64,
+        giver: Option<Incarnation>,
+        reports: AwaitedReports,
+    ) -> Self {
         Self {
             epoch: record.epoch,
             phase: PartPhase::Loading,
@@ -83,6 +90,7 @@ impl OwnedPart {
             snapshot: SnapshotPhase::None,
             named: record.snapshot,
             giver,
+            reports,
         }
     }
 

@@ -18,6 +18,15 @@ use super::records::Incarnation;
 /// At most this many asks of a node wait for an owner.
 pub const PARKED_MAX: usize = 1_024;
 
+/// What an ask is for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum AskKind {
+    /// A durable value: the owner has to have loaded the partition.
+    Value,
+    /// A name: the owner has to have the reports of all nodes, too.
+    Name,
+}
+
 /// Where an ask goes.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum AskRoute {
@@ -61,12 +70,20 @@ pub(super) struct ParkedAsks {
     pub(super) stirred: bool,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 struct ParkedAsk {
     partition: u32,
     until: Instant,
+    kind: AskKind,
     /// Another node sent it, by what it knew of the owner.
-    sent_for: Option<u64>,
+    sent: Option<SentAsk>,
+}
+
+#[derive(Clone, Debug)]
+struct SentAsk {
+    /// The life of that node, if it matters.
+    by: Option<Incarnation>,
+    epoch: u64,
 }
 
 impl ParkedAsks {
@@ -93,19 +110,27 @@ impl Cluster {
         now: Instant,
         effects: &mut Vec<Effect>,
     ) {
-        let patience = self.options.patience;
-        let until = now + wait.map_or(patience, |wait| wait.min(patience));
-        let parked = ParkedAsk {
-            partition,
-            until,
-            sent_for: None,
-        };
+        let parked = self.parked_ask(partition, AskKind::Value, wait, now);
         self.route(ask, parked, now, effects);
         self.finish(now, effects);
     }
 
-    /// Another node's ask for something in a partition that it takes for this node's. It
-    /// never hops again.
+    /// The same for a name, which is kept in memory.
+    pub fn name_asked(
+        &mut self,
+        ask: u64,
+        partition: u32,
+        wait: Option<Duration>,
+        now: Instant,
+        effects: &mut Vec<Effect>,
+    ) {
+        let parked = self.parked_ask(partition, AskKind::Name, wait, now);
+        self.route(ask, parked, now, effects);
+        self.finish(now, effects);
+    }
+
+    /// Another node's ask for something in a partition that it takes for this node's in
+    /// that epoch. It never hops again.
     pub fn asked_by_peer(
         &mut self,
         ask: u64,
@@ -114,13 +139,44 @@ impl Cluster {
         now: Instant,
         effects: &mut Vec<Effect>,
     ) {
-        let parked = ParkedAsk {
-            partition,
-            until: now + self.options.patience,
-            sent_for: Some(epoch),
-        };
+        let mut parked = self.parked_ask(partition, AskKind::Value, None, now);
+        parked.sent = Some(SentAsk { by: None, epoch });
         self.route(ask, parked, now, effects);
         self.finish(now, effects);
+    }
+
+    /// The same for a name. The lease belongs to a life of the sender, so that has to be one
+    /// that the watch has shown.
+    pub fn name_asked_by_peer(
+        &mut self,
+        ask: u64,
+        by: &Incarnation,
+        (partition, epoch): (u32, u64),
+        now: Instant,
+        effects: &mut Vec<Effect>,
+    ) {
+        let mut parked = self.parked_ask(partition, AskKind::Name, None, now);
+        let by = Some(by.clone());
+        parked.sent = Some(SentAsk { by, epoch });
+        self.route(ask, parked, now, effects);
+        self.finish(now, effects);
+    }
+
+    fn parked_ask(
+        &self,
+        partition: u32,
+        kind: AskKind,
+        wait: Option<Duration>,
+        now: Instant,
+    ) -> ParkedAsk {
+        let patience = self.options.patience;
+        let until = now + wait.map_or(patience, |wait| wait.min(patience));
+        ParkedAsk {
+            partition,
+            until,
+            kind,
+            sent: None,
+        }
     }
 
     /// An ask is not wanted any more. It gets no route if it has none yet.
@@ -150,19 +206,27 @@ impl Cluster {
     /// Where an ask goes now, if it can go anywhere.
     fn route_of(&self, ask: &ParkedAsk, now: Instant) -> Option<AskRoute> {
         let partition = ask.partition;
-        let serving = self.serves(partition, now);
-        let Some(sent_for) = ask.sent_for else {
+        let serving = match ask.kind {
+            AskKind::Value => self.serves(partition, now),
+            AskKind::Name => self.serves_names(partition, now),
+        };
+        let Some(sent) = &ask.sent else {
             if let Some(epoch) = serving {
                 return Some(AskRoute::Here { epoch });
             }
             let (to, epoch) = self.owner(partition)?;
-            let is_linked = *to != self.me && self.links.contains(to);
+            let is_linked = *to != self.me && self.links.contains_key(to);
             let to = to.clone();
             return is_linked.then_some(AskRoute::Hop { to, epoch });
         };
         let record = self.table.owner(partition).record.as_ref();
         let epoch = record.map_or(0, |record| record.epoch);
-        if serving == Some(sent_for) {
+        let sent_for = sent.epoch;
+        if sent.by.as_ref().is_some_and(|by| self.is_gone(by)) {
+            return Some(AskRoute::NotMine { epoch });
+        }
+        let is_shown = sent.by.as_ref().is_none_or(|by| self.table.is_live(by));
+        if serving == Some(sent_for) && is_shown {
             return Some(AskRoute::Here { epoch: sent_for });
         }
         // The sender may know more than this node, or the partition is not served yet.
@@ -188,7 +252,7 @@ impl Cluster {
             .parked
             .asks
             .iter()
-            .map(|(ask, it)| (*ask, *it))
+            .map(|(ask, it)| (*ask, it.clone()))
             .collect();
         for (ask, parked) in all {
             let found = self.route_of(&parked, now);

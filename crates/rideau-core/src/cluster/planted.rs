@@ -29,6 +29,24 @@ pub enum Planted {
     RoutedTwice,
     /// A hand-over of unknown outcome is given up.
     ReopenedHandOver,
+    /// Names are served before all reports are in.
+    ReportsNotAwaited,
+    /// A node is not waited for when its link breaks.
+    StruckOnLinkLoss,
+    /// Each copy of a report counts.
+    ReportsCountTwice,
+    /// An entry node frees what is held when the link to the owner breaks.
+    FreedOnLinkLoss,
+    /// A node that joins does not report.
+    JoinedSilently,
+    /// The nodes that are waited for are those of an older view.
+    LaggingSet,
+    /// A report is not repeated.
+    ReportedOnce,
+    /// What is to end before the reports are in is sought at once.
+    EndedBeforeReports,
+    /// What is unread in a link that was replaced is read.
+    OldLinkRead,
     /// A snapshot is named before all that it shows is written.
     NamedEarly,
     /// A late answer counts for a later keepalive.

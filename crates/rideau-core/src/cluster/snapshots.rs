@@ -31,6 +31,7 @@ impl Cluster {
             let from = self.log.seal();
             part.entries = 0;
             part.snapshot = SnapshotPhase::Begun { from };
+            self.is_stirred = true;
         }
         self.finish(now, effects);
     }
@@ -66,6 +67,7 @@ impl Cluster {
                     self.log.end()
                 },
             });
+            self.is_stirred = true;
         }
         self.finish(now, effects);
     }

@@ -2,9 +2,10 @@
 
 use crate::time::{Instant, nanos};
 
-use super::effect::{Effect, PeerMessage};
+use super::effect::Effect;
 use super::join::created;
 use super::member::{Cluster, Draining, Moving, Stage};
+use super::messages::PeerMessage;
 use super::owned::{OwnedPart, PartPhase, SnapshotPhase};
 use super::planted::planted;
 use super::records::{Incarnation, OwnerRecord};
@@ -30,22 +31,15 @@ impl Cluster {
             return;
         }
         self.parked.stirred = true;
+        self.is_stirred |= !changed.is_empty();
         for partition in changed {
             self.owner_changed(*partition, now, effects);
         }
-        let gone: Vec<_> = self
-            .links
-            .iter()
-            .filter(|node| self.is_gone(node))
-            .cloned()
-            .collect();
-        for node in gone {
-            self.links.remove(&node);
-        }
+        self.nodes_changed(effects);
     }
 
     /// Whether a life of a node is over, as far as the watch has shown.
-    fn is_gone(&self, node: &Incarnation) -> bool {
+    pub(super) fn is_gone(&self, node: &Incarnation) -> bool {
         let known = self.table.nodes().get(&node.name);
         !self.table.is_live(node)
             && (node.fence <= self.table.revision()
@@ -56,6 +50,14 @@ impl Cluster {
         let Some(record) = self.table.owner(partition).record.clone() else {
             return;
         };
+        if record.epoch > self.reported[partition as usize] {
+            self.reported[partition as usize] = record.epoch;
+            effects.push(Effect::Report {
+                partition,
+                epoch: record.epoch,
+                owner: record.owner.clone(),
+            });
+        }
         let part = self.parts.get(&partition);
         if record.owner != self.me {
             if part.is_some() {
@@ -67,7 +69,7 @@ impl Cluster {
         match part.map(|part| (part.epoch, &part.phase)) {
             // What this node handed to itself is still as it was.
             Some((_, PartPhase::Handed { sent, .. })) if sent.as_ref() == Some(&record) => {
-                self.reopen(partition, &record, effects);
+                self.reopen(partition, &record, now, effects);
             }
             Some((epoch, phase)) if epoch == record.epoch => {
                 if matches!(phase, PartPhase::Handed { .. }) {
@@ -75,17 +77,24 @@ impl Cluster {
                 }
                 self.record_renewed(partition, &record, now, effects);
             }
-            _ => self.adopt(partition, &record, effects),
+            _ => self.adopt(partition, &record, now, effects),
         }
     }
 
     /// A new ownership of this node begins with loading.
-    fn adopt(&mut self, partition: u32, record: &OwnerRecord, effects: &mut Vec<Effect>) {
+    fn adopt(
+        &mut self,
+        partition: u32,
+        record: &OwnerRecord,
+        now: Instant,
+        effects: &mut Vec<Effect>,
+    ) {
         let from = self.log.seal();
         let mut logs = record.segments.iter().rev().map(|segment| &segment.log);
         let giver = logs.find(|log| **log != self.me).cloned();
+        let reports = self.awaited(now);
         self.parts
-            .insert(partition, OwnedPart::new(record, from, giver));
+            .insert(partition, OwnedPart::new(record, from, giver, reports));
         let own = |epoch: u64| epoch == record.epoch;
         let segments = record.segments.iter().filter(|segment| !own(segment.epoch));
         effects.push(Effect::Load {
@@ -97,9 +106,15 @@ impl Cluster {
     }
 
     /// The node handed the partition to itself, so nothing has to be loaded.
-    fn reopen(&mut self, partition: u32, record: &OwnerRecord, effects: &mut Vec<Effect>) {
+    fn reopen(
+        &mut self,
+        partition: u32,
+        record: &OwnerRecord,
+        now: Instant,
+        effects: &mut Vec<Effect>,
+    ) {
         let from = self.log.seal();
-        let mut part = OwnedPart::new(record, from, None);
+        let mut part = OwnedPart::new(record, from, None, self.awaited(now));
         part.phase = PartPhase::Unlisted;
         self.parts.insert(partition, part);
         self.open(partition, effects);
@@ -120,10 +135,11 @@ impl Cluster {
         effects.push(Effect::Begin { partition, epoch });
         if let Some(to) = part.giver.take() {
             let message = PeerMessage::Serves { partition, epoch };
-            if self.links.contains(&to) {
+            if self.links.contains_key(&to) {
                 effects.push(Effect::Send { to, message });
             }
         }
+        self.adopt_names(partition, effects);
     }
 
     /// Stop to serve a partition, to hand it over.
@@ -254,7 +270,7 @@ impl Cluster {
                 let name = targets[*at as usize].as_ref()?;
                 let fence = self.table.nodes().get(name)?.fence;
                 let to = Incarnation::new(name, fence);
-                (to != self.me && self.links.contains(&to)).then_some((*at, to))
+                (to != self.me && self.links.contains_key(&to)).then_some((*at, to))
             });
         if let Some((partition, to)) = found {
             self.close(partition, to.clone(), effects);

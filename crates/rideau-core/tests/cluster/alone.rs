@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use rideau_core::cluster::{
     AskRoute, Certainty, Cluster, DownReason, Effect, Incarnation, KeyRange, Options, PARKED_MAX,
-    StoreOp, StoreOutcome, StoreRequest, StoreTxn,
+    RowMessage, StoreOp, StoreOutcome, StoreRequest, StoreTxn,
 };
 use rideau_core::{Instant, Machine};
 use rideau_testing::etcd_model::EtcdModel;
@@ -290,6 +290,64 @@ fn an_ask_of_another_node_counts_for_one_ownership() {
     pair.close(0, epoch);
     let epoch = epoch + 1;
     assert_eq!(pair.routes(), [(3, AskRoute::Here { epoch })]);
+}
+
+#[test]
+fn names_wait_for_the_reports_of_all_nodes_and_ends_wait_behind_them() {
+    let mut pair = Pair::serving();
+    let epoch = pair.node.serves(0, pair.now).unwrap();
+    let me = pair.node.incarnation().cloned().unwrap();
+    assert_eq!(pair.node.serves_names(0, pair.now), None);
+    assert_eq!(Vec::from_iter(pair.node.awaited_reports(0)), [&me]);
+    let (partition, ticket) = (0, 5);
+    let end = RowMessage::End {
+        partition,
+        epoch,
+        ticket,
+    };
+    pair.step(|node, now, effects| node.row_heard(&me, 0, end, now, effects));
+    assert_eq!(pair.told, []);
+    pair.step(|node, now, effects| node.name_asked(1, 0, None, now, effects));
+    let report = RowMessage::Report {
+        partition,
+        epoch,
+        rows: Vec::new(),
+    };
+    pair.step(|node, now, effects| node.row_heard(&me, 0, report.clone(), now, effects));
+    let send = |message| Effect::SendRow {
+        to: me.clone(),
+        message,
+    };
+    let reported = send(RowMessage::Reported { partition, epoch });
+    let told = [
+        reported.clone(),
+        Effect::Adopt {
+            partition,
+            epoch,
+            reports: vec![(me.clone(), Vec::new())],
+        },
+        Effect::EndRow {
+            partition,
+            epoch,
+            node: me.clone(),
+            ticket,
+        },
+        send(RowMessage::Ended {
+            partition,
+            epoch,
+            ticket,
+        }),
+        Effect::Route {
+            ask: 1,
+            to: AskRoute::Here { epoch },
+        },
+    ];
+    assert_eq!(pair.told, told);
+    assert_eq!(pair.node.serves_names(0, pair.now), Some(epoch));
+    // A copy is acknowledged and changes nothing.
+    pair.told.clear();
+    pair.step(|node, now, effects| node.row_heard(&me, 0, report, now, effects));
+    assert_eq!(pair.told, [reported]);
 }
 
 #[test]

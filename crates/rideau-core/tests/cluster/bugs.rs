@@ -17,6 +17,10 @@ pub(crate) enum Bug {
     ClockSleeps,
     /// Sections of any epoch are loaded.
     SectionsOfAnyEpoch,
+    /// A holder counts from the answer on.
+    SureFromAnswer,
+    /// A lease that is given back at another node is over before its row is dropped.
+    AnsweredBeforeDrop,
 }
 
 impl Bug {
@@ -58,6 +62,18 @@ finds! {
     names_without_fences_are_found: Bug::Machine(Planted::NamesWithoutFence);
     a_hand_over_that_is_given_up_is_found: Bug::Machine(Planted::ReopenedHandOver);
     an_ask_that_gets_two_routes_is_found: Bug::Machine(Planted::RoutedTwice);
+    names_that_are_served_before_all_reports_are_found:
+        Bug::Machine(Planted::ReportsNotAwaited);
+    a_node_that_is_struck_off_with_its_link_is_found: Bug::Machine(Planted::StruckOnLinkLoss);
+    a_report_that_counts_twice_is_found: Bug::Machine(Planted::ReportsCountTwice);
+    a_lease_that_is_freed_with_a_link_is_found: Bug::Machine(Planted::FreedOnLinkLoss);
+    a_holder_that_counts_from_the_answer_is_found: Bug::SureFromAnswer;
+    a_node_that_joins_without_reports_is_found: Bug::Machine(Planted::JoinedSilently);
+    reports_of_a_view_that_lags_are_found: Bug::Machine(Planted::LaggingSet);
+    a_report_that_is_sent_once_is_found: Bug::Machine(Planted::ReportedOnce);
+    an_end_before_the_reports_is_found: Bug::Machine(Planted::EndedBeforeReports);
+    an_answer_before_the_row_is_dropped_is_found: Bug::AnsweredBeforeDrop;
+    an_old_link_that_is_read_is_found: Bug::Machine(Planted::OldLinkRead);
     sections_of_any_epoch_are_found: Bug::SectionsOfAnyEpoch;
     a_snapshot_that_is_named_early_is_found: Bug::Machine(Planted::NamedEarly);
     an_answer_for_a_later_keepalive_is_found: Bug::Machine(Planted::StreamKept);

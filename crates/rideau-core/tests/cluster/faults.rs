@@ -9,6 +9,7 @@ use crate::world::{Happening, MILLI, SECOND, World};
 
 /// Every kind of fault. Each has to happen in a run of many seeds.
 pub(crate) const KINDS: &[&str] = &[
+    "broken link",
     "cut between nodes",
     "cut between nodes, one way",
     "cut from etcd",
@@ -18,9 +19,11 @@ pub(crate) const KINDS: &[&str] = &[
     "doubled message",
     "drain",
     "election",
+    "ended holder",
     "join",
     "kill",
     "kill and restart",
+    "late message",
     "late reply",
     "late request",
     "lost message",
@@ -28,6 +31,7 @@ pub(crate) const KINDS: &[&str] = &[
     "lost request",
     "pause",
     "pause of etcd",
+    "release at another node",
     "restart of etcd",
     "sleep",
     "spent epoch",
@@ -82,7 +86,7 @@ impl World {
         }
         let gap = self.rng.below(self.faults.gap);
         self.after(gap, Happening::Fault);
-        let kind = self.rng.below(17);
+        let kind = self.rng.below(18);
         if self.faults.kinds & (1 << kind) == 0 {
             return Ok(());
         }
@@ -110,6 +114,7 @@ impl World {
                 Ok(())
             }
             16 => self.drain(host),
+            17 => self.evict(host),
             _ => Ok(()),
         }
     }
@@ -205,6 +210,22 @@ impl World {
             }
         }
         Ok(())
+    }
+
+    /// A node ends one of its holders, which may not learn of it.
+    fn evict(&mut self, host: usize) -> Result<(), String> {
+        let it = &self.hosts[host];
+        if it.paused_until > self.now {
+            return Ok(());
+        }
+        let conns = it.process.iter().flat_map(|process| process.conns.keys());
+        let conns: Vec<u64> = conns.copied().collect();
+        if conns.is_empty() {
+            return Ok(());
+        }
+        self.faults.count("ended holder");
+        let conn = conns[self.rng.below(conns.len() as u64) as usize];
+        self.lock_close(host, conn, true)
     }
 
     fn drain(&mut self, host: usize) -> Result<(), String> {

@@ -4,8 +4,10 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use rideau_core::Instant;
-use rideau_core::cluster::{Cluster, Incarnation};
+use rideau_core::cluster::{Cluster, EntryRows, Incarnation, ReportedRow, RowDrops};
 
+use crate::holders::Release;
+use crate::locks::LockPart;
 use crate::register::{COUNTER_BITS, Entry, Hold, Register, VALUES};
 
 /// A machine with its clock, and the process on it, if it runs.
@@ -49,15 +51,53 @@ pub(crate) struct Process {
     /// Answers that wait for an entry.
     pub(crate) waiting: BTreeMap<(u32, u64), Vec<Reply>>,
     /// Asks that the machine has given no route yet.
-    pub(crate) routed: BTreeMap<u64, Ask>,
+    pub(crate) routed: BTreeMap<u64, Routed>,
+    /// Asks that need no route any more.
+    pub(crate) cancelled: BTreeSet<u64>,
     /// Asks that were tried a second time.
     pub(crate) retried: BTreeSet<u64>,
     /// Asks that were passed on to owners.
     pub(crate) forwarded: BTreeSet<u64>,
-    pub(crate) links: BTreeMap<usize, Incarnation>,
+    pub(crate) links: BTreeMap<usize, PeerLink>,
+    /// What is held and asked for behind this node.
+    pub(crate) rows: EntryRows,
+    /// The partitions of tickets.
+    pub(crate) tickets: BTreeMap<u64, u32>,
+    /// The clients of its connections.
+    pub(crate) conns: BTreeMap<u64, usize>,
+    /// The locks of its partitions.
+    pub(crate) locks: BTreeMap<u32, LockPart>,
+    pub(crate) drops: RowDrops,
+    /// It has drained, and stops when it vouches for nothing any more.
+    pub(crate) is_stopping: bool,
+    pub(crate) releases: BTreeMap<u64, Release>,
     pub(crate) watch: Option<(u64, u64)>,
     pub(crate) watch_arrival: u64,
     pub(crate) wake_at: Option<u64>,
+}
+
+/// The newest link to another node.
+#[derive(Clone, Debug)]
+pub(crate) struct PeerLink {
+    pub(crate) node: Incarnation,
+    pub(crate) link: u64,
+}
+
+/// What a route is wanted for.
+#[derive(Clone, Debug)]
+pub(crate) enum Routed {
+    /// A value.
+    Value(Ask),
+    /// A lock, for a client of this node.
+    Row,
+    /// A lock, for a client of another node.
+    PeerRow {
+        node: Incarnation,
+        of: (u32, u64),
+        row: ReportedRow,
+    },
+    /// The end of a lease whose row is at another node.
+    Release(Release),
 }
 
 /// A partition in memory.
@@ -166,6 +206,11 @@ impl Host {
     pub(crate) fn local(&self, now: u64) -> Instant {
         let now = self.frozen.map_or(now, |frozen| frozen.min(now));
         Instant::from_nanos(now * self.rate - self.lag)
+    }
+
+    /// When its clock shows this.
+    pub(crate) const fn truly(&self, at: Instant) -> u64 {
+        (at.as_nanos() + self.lag).div_ceil(self.rate)
     }
 
     pub(crate) fn wall(&self, now: u64) -> u64 {

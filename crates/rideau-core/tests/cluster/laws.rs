@@ -1,8 +1,9 @@
 //! Whatever happens, nothing that was promised is broken, and in the end all is served.
 //!
 //! A seed that fails is run again, and its last steps are printed. To see it alone:
-//! `RIDEAU_SEED=the seed cargo test -p rideau-core --test cluster laws`. To run more:
-//! `RIDEAU_SEEDS=10000`. To see more steps: `RIDEAU_STEPS=10000`.
+//! `RIDEAU_SEED=the seed cargo test -p rideau-core --profile sim --features planted --test
+//! cluster laws`. To run more: `RIDEAU_SEEDS=10000`; `RIDEAU_SOAK` means 100,000. To see more
+//! steps: `RIDEAU_STEPS=10000`.
 
 use std::collections::BTreeMap;
 use std::env;
@@ -10,15 +11,21 @@ use std::panic::{self, AssertUnwindSafe};
 
 use crate::bugs::Bug;
 use crate::faults::KINDS;
+use crate::holders::LockClient;
+use crate::host::Host;
+use crate::locks::LockLease;
 use crate::register::VALUES;
 use crate::world::{PARTITIONS, SECOND, World};
 
-/// How many seeds are run unless more are wanted.
-const SEEDS: u64 = 600;
+/// How many seeds are run unless more are wanted, and where `RIDEAU_SOAK` is set.
+const SEEDS: u64 = 4_000;
+const SOAK_SEEDS: u64 = 100_000;
 /// How many seeds are run with wild clocks.
 const WILD_SEEDS: u64 = 60;
 /// How long things go wrong.
-const TROUBLE: u64 = 30 * SECOND;
+const TROUBLE: u64 = 15 * SECOND;
+/// A node reports within so many seconds, if nothing goes wrong.
+const REPORT_WAIT: u32 = 4;
 /// How long it may take until all is well again: requests may be late by 30 s.
 const RECOVERY: u64 = 60 * SECOND;
 
@@ -28,7 +35,8 @@ fn nothing_promised_is_broken_whatever_happens() {
     match number("RIDEAU_SEED") {
         Some(from) => _ = Seeds { from, count: 1 }.pass(),
         None => {
-            let count = number("RIDEAU_SEEDS").unwrap_or(SEEDS);
+            let usual = env::var_os("RIDEAU_SOAK").map_or(SEEDS, |_| SOAK_SEEDS);
+            let count = number("RIDEAU_SEEDS").unwrap_or(usual);
             let counts = Seeds::first(count).pass();
             println!("{counts:?}");
             let missing: Vec<_> = KINDS
@@ -126,11 +134,13 @@ fn drive(world: &mut World) -> Result<(), String> {
     world.run_until(TROUBLE)?;
     world.heal();
     let healed = world.now;
+    let mut waits = BTreeMap::new();
     loop {
         let next = world.now + SECOND;
         world.run_until(next)?;
+        check_reports(world, &mut waits)?;
         let unwell = unwell(world);
-        if unwell.is_none() && world.now > healed + 5 * SECOND {
+        if unwell.is_none() && world.now > healed + 3 * SECOND {
             break;
         }
         if let Some(why) = unwell
@@ -145,7 +155,48 @@ fn drive(world: &mut World) -> Result<(), String> {
     if let Some(ask) = world.oracle.open.first() {
         return Err(format!("G6: ask {ask} has no answer"));
     }
-    check_registers(world)
+    check_registers(world)?;
+    check_leases(world)
+}
+
+/// G10: a node that has seen the new owner is waited for in vain. `waits` has for how many
+/// seconds each has been waited for.
+fn check_reports(
+    world: &World,
+    waits: &mut BTreeMap<(u32, u64, String), u32>,
+) -> Result<(), String> {
+    let mut now = BTreeMap::new();
+    for host in &world.hosts {
+        let Some(process) = host.process.as_ref() else {
+            continue;
+        };
+        for partition in (0..PARTITIONS).filter(|_| host.paused_until <= world.now) {
+            let Some(epoch) = process.machine.open_in(partition) else {
+                continue;
+            };
+            for node in process.machine.awaited_reports(partition) {
+                let is_well = |other: &Host| {
+                    let Some(process) = &other.process else {
+                        return false;
+                    };
+                    let record = process.machine.table().owner(partition).record.as_ref();
+                    process.machine.incarnation() == Some(node)
+                        && record.is_some_and(|record| record.epoch == epoch)
+                        && other.paused_until + SECOND <= world.now
+                };
+                if world.hosts.iter().any(is_well) {
+                    let key = (partition, epoch, node.to_string());
+                    let count = waits.get(&key).map_or(1, |count| count + 1);
+                    now.insert(key, count);
+                }
+            }
+        }
+    }
+    *waits = now;
+    let stuck = waits.iter().find(|(_, count)| **count >= REPORT_WAIT);
+    stuck.map_or(Ok(()), |(key, _)| {
+        Err(format!("G10: a report is waited for in vain: {key:?}"))
+    })
 }
 
 /// What is not well yet.
@@ -157,6 +208,9 @@ fn unwell(world: &World) -> Option<String> {
         });
         if servers.next().is_none() {
             return Some(format!("no node serves {partition}"));
+        }
+        if !(0..world.hosts.len()).any(|host| world.serves_names(host, partition)) {
+            return Some(format!("no node serves the names of {partition}"));
         }
     }
     let mut tables = Vec::new();
@@ -208,4 +262,53 @@ fn check_registers(world: &World) -> Result<(), String> {
         }
     }
     Ok(())
+}
+
+/// G8: what clients hold, what their nodes have in rows, and what owners have, is the same.
+fn check_leases(world: &World) -> Result<(), String> {
+    let mut rows = Vec::new();
+    let mut owned = Vec::new();
+    for (at, host) in world.hosts.iter().enumerate() {
+        let Some(process) = &host.process else {
+            continue;
+        };
+        let Some(node) = process.machine.incarnation() else {
+            continue;
+        };
+        if process.rows.unheard() > 0 {
+            return Err(format!("G8: n{at} repeats what no owner hears"));
+        }
+        for (ticket, _, fence) in process.rows.leases() {
+            let node = node.clone();
+            rows.push(LockLease {
+                node,
+                ticket,
+                fence,
+            });
+            let holds = |client: &LockClient| client.held() == Some((at, ticket));
+            if !world.holders.iter().any(holds) {
+                return Err(format!(
+                    "G8: n{at} has a row of {ticket}, and no client has"
+                ));
+            }
+        }
+        for (partition, part) in &process.locks {
+            if world.serves_names(at, *partition) {
+                owned.extend(part.leases().cloned());
+                if part.waiting() > 0 {
+                    return Err(format!("G6: n{at} has asks without answer"));
+                }
+            }
+        }
+    }
+    let by_ticket = |lease: &LockLease| lease.ticket;
+    rows.sort_by_key(by_ticket);
+    owned.sort_by_key(by_ticket);
+    if rows != owned {
+        return Err(format!("G8: entry nodes have {rows:?}, owners {owned:?}"));
+    }
+    let waits = world.holders.iter().position(LockClient::waits);
+    waits.map_or(Ok(()), |client| {
+        Err(format!("G6: holder {client} has no answer"))
+    })
 }

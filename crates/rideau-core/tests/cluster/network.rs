@@ -1,9 +1,29 @@
 //! What carries messages: to etcd and back, and between nodes. It loses, delays, doubles
 //! and reorders them.
 
-use rideau_core::cluster::{StoreOutcome, StoreRequest};
+use rideau_core::cluster::{Incarnation, PeerMessage, RowMessage, StoreOutcome, StoreRequest};
 
 use crate::world::{Event, Happening, MILLI, SECOND, STORE_WAIT, World};
+
+/// What a link carries.
+#[derive(Clone, Debug)]
+pub(crate) enum Carried {
+    Peer(PeerMessage),
+    Row(RowMessage),
+}
+
+/// What lies between two hosts.
+#[derive(Default)]
+pub(crate) struct PeerPair {
+    /// The number of the newest link.
+    link: u64,
+    /// The nodes that it connects.
+    up: Option<(Incarnation, Incarnation)>,
+    /// Nothing comes through any more, which no node has noticed yet.
+    is_broken: bool,
+    /// When the last message arrives, in each direction.
+    arrivals: [u64; 2],
+}
 
 impl World {
     /// Send a request to etcd. It has an outcome in time, or none is known.
@@ -99,6 +119,10 @@ impl World {
             .as_ref()
             .map(|process| process.machine.keys().watched());
         let keys = keys.expect("it runs");
+        let last_arrival = it
+            .process
+            .as_ref()
+            .map_or(0, |process| process.watch_arrival);
         let again = 10 * MILLI + self.rng.below(120 * MILLI);
         self.for_process(host, again, Event::Poll { watch });
         if !is_open {
@@ -111,17 +135,22 @@ impl World {
                 Event::Compacted { watch }
             }
             Ok(mut seen) => {
+                seen.retain(|(revision, _)| *revision > from.1);
                 let revision = self.etcd.revision();
+                // Notes of progress come now and then.
+                if seen.is_empty() && last_arrival + 300 * MILLI > self.now {
+                    return;
+                }
                 if seen.last().is_none_or(|(last, _)| *last < revision) {
                     seen.push((revision, Vec::new()));
                 }
                 Event::Seen { watch, seen }
             }
         };
-        let next = self.etcd.revision() + 1;
+        let last = self.etcd.revision();
         let delay = self.delay();
         let process = self.hosts[host].process.as_mut().expect("it runs");
-        process.watch = (!is_over).then_some((watch, next));
+        process.watch = (!is_over).then_some((watch, last));
         let arrival = (self.now + delay).max(process.watch_arrival + 1);
         process.watch_arrival = arrival;
         self.at(arrival, Happening::Process { host, life, event });
@@ -145,33 +174,106 @@ impl World {
         self.for_process(to, delay, event);
     }
 
+    /// Send something over the link to another node, or to the node itself. A link keeps
+    /// the order, and loses nothing but what is unread when it breaks.
+    pub(crate) fn send(&mut self, host: usize, to: &Incarnation, message: Carried) {
+        let process = self.running(host);
+        let Some(from) = process.machine.incarnation().cloned() else {
+            return;
+        };
+        if *to == from {
+            let event = Event::Heard {
+                from,
+                link: 0,
+                message,
+            };
+            self.for_process(host, 0, event);
+            return;
+        }
+        let known = process.links.iter().find(|(_, known)| known.node == *to);
+        let Some((other, link)) = known.map(|(other, known)| (*other, known.link)) else {
+            return;
+        };
+        let is_cut = self.is_cut(host, other);
+        let is_lost = self.chance(self.faults.loss);
+        let mut delay = self.delay();
+        if self.chance(self.faults.late) {
+            self.faults.count("late message");
+            delay += self.rng.below(SECOND);
+        }
+        let now = self.now;
+        let ends = (host.min(other), host.max(other));
+        let pair = self.pairs.entry(ends).or_default();
+        if pair.link != link || pair.is_broken {
+            return;
+        }
+        if is_cut || is_lost {
+            pair.is_broken = true;
+            if is_lost {
+                self.faults.count("broken link");
+            }
+            return;
+        }
+        let last = &mut pair.arrivals[usize::from(host < other)];
+        let at = (now + delay).max(*last + 1);
+        *last = at;
+        let event = Event::Heard {
+            from,
+            link,
+            message,
+        };
+        self.for_process(other, at - now, event);
+    }
+
     /// Links come and go with what lies between the nodes.
     pub(crate) fn check_links(&mut self) -> Result<(), String> {
         let count = self.hosts.len();
+        let node = |host| self.machine(host).and_then(|it| it.incarnation().cloned());
+        let nodes: Vec<_> = (0..count).map(node).collect();
         for host in 0..count {
-            for other in (0..count).filter(|other| *other != host) {
+            for other in host + 1..count {
                 let is_cut = self.is_cut(host, other) || self.is_cut(other, host);
-                let node = self.machine(other).and_then(|it| it.incarnation().cloned());
-                let node = node.filter(|_| !is_cut);
-                let Some(process) = &self.hosts[host].process else {
-                    continue;
-                };
-                let known = process.links.get(&other);
-                if known == node.as_ref() {
-                    continue;
-                }
-                let delay = self.rng.below(50 * MILLI);
-                match node {
-                    Some(node) if known.is_none() => {
-                        let with = other;
-                        self.for_process(host, delay, Event::Linked { with, node });
-                    }
-                    _ => self.for_process(host, delay, Event::Unlinked { with: other }),
-                }
+                let ends = nodes[host].as_ref().zip(nodes[other].as_ref());
+                let ends = ends.filter(|_| !is_cut);
+                self.check_link(host, other, ends.map(|(a, b)| (a.clone(), b.clone())));
             }
         }
         self.after(200 * MILLI, Happening::Links);
         Ok(())
+    }
+
+    fn check_link(&mut self, host: usize, other: usize, ends: Option<(Incarnation, Incarnation)>) {
+        let pair = self.pairs.entry((host, other)).or_default();
+        let is_up = pair.up.is_some();
+        if is_up && (pair.up != ends || pair.is_broken) {
+            pair.up = None;
+            let link = pair.link;
+            for (host, with) in [(host, other), (other, host)] {
+                let delay = self.rng.below(300 * MILLI);
+                self.for_process(host, delay, Event::Unlinked { with, link });
+            }
+        } else if !is_up && let Some((mine, theirs)) = ends {
+            pair.link += 1;
+            pair.is_broken = false;
+            pair.up = Some((mine.clone(), theirs.clone()));
+            let link = pair.link;
+            let sides = [(host, other, &mine, &theirs), (other, host, &theirs, &mine)];
+            for (host, with, me, node) in sides {
+                let delay = self.rng.below(50 * MILLI);
+                // Nothing is read before the hello.
+                let now = self.now;
+                let ends = (host.min(with), host.max(with));
+                let pair = self.pairs.entry(ends).or_default();
+                pair.arrivals[usize::from(with < host)] = now + delay;
+                let event = Event::Linked {
+                    with,
+                    me: me.clone(),
+                    node: node.clone(),
+                    link,
+                };
+                self.for_process(host, delay, event);
+            }
+        }
     }
 
     /// How long a message takes.

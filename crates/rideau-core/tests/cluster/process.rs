@@ -3,13 +3,14 @@
 
 use rideau_core::Machine;
 use rideau_core::cluster::{
-    Certainty, Cluster, Effect, Incarnation, PeerMessage, Planted, StoreOutcome,
+    Certainty, Cluster, Effect, EntryRows, Incarnation, Planted, StoreOutcome,
 };
 
 use crate::bugs::Bug;
-use crate::host::{Answer, Ask, Decided, Process, Read, Reply};
+use crate::host::{Answer, Ask, Decided, PeerLink, Process, Read, Reply};
 use crate::loading::READS;
-use crate::world::{Event, Happening, MILLI, World};
+use crate::network::Carried;
+use crate::world::{Event, Happening, MILLI, PARTITIONS, World};
 
 impl World {
     /// Start the process of a host, unless it runs.
@@ -19,6 +20,7 @@ impl World {
         }
         let seed = self.rng.draw();
         let machine = Cluster::new(self.options(host), seed);
+        let rows = EntryRows::new(self.options(host));
         let it = &mut self.hosts[host];
         it.life += 1;
         it.paused_until = 0;
@@ -34,7 +36,15 @@ impl World {
             routed: Default::default(),
             retried: Default::default(),
             forwarded: Default::default(),
+            cancelled: Default::default(),
             links: Default::default(),
+            rows,
+            tickets: Default::default(),
+            conns: Default::default(),
+            locks: Default::default(),
+            drops: Default::default(),
+            is_stopping: false,
+            releases: Default::default(),
             watch: None,
             watch_arrival: 0,
             wake_at: None,
@@ -49,6 +59,7 @@ impl World {
     /// End the process of a host. Its clients are reset.
     pub(crate) fn kill(&mut self, host: usize) {
         self.trace(|| format!("n{host} is killed"));
+        self.reset_holders(host);
         self.hosts[host].process = None;
         self.hosts[host].life += 1;
         // The next process knows nothing of what the operator told this one.
@@ -79,14 +90,13 @@ impl World {
         for effect in effects {
             self.perform(host, effect)?;
         }
-        let it = &mut self.hosts[host];
-        let (rate, lag) = (it.rate, it.lag);
-        if let Some(process) = &mut it.process
+        let it = &self.hosts[host];
+        if let Some(process) = &it.process
             && let Some(deadline) = process.machine.deadline()
         {
-            let at = (deadline.as_nanos() + lag).div_ceil(rate).max(self.now + 1);
+            let at = it.truly(deadline).max(self.now + 1);
             if process.wake_at.is_none_or(|wake_at| at < wake_at) {
-                process.wake_at = Some(at);
+                self.running(host).wake_at = Some(at);
                 let delay = at - self.now;
                 self.for_process(host, delay, Event::Wake);
             }
@@ -128,21 +138,12 @@ impl World {
             Event::Compacted { watch } => self.step(host, |machine, now, effects| {
                 machine.compacted(watch, now, effects);
             }),
-            Event::Linked { with, node } => {
-                process.links.insert(with, node.clone());
-                self.step(host, |machine, now, effects| {
-                    machine.linked(node, now, effects)
-                })
-            }
-            Event::Unlinked { with } => match process.links.remove(&with) {
-                Some(node) => self.step(host, |machine, now, effects| {
-                    machine.unlinked(&node, now, effects);
-                }),
-                None => Ok(()),
-            },
-            Event::Heard { from, message } => self.step(host, |machine, now, effects| {
-                machine.heard(&from, &message, now, effects);
-            }),
+            Event::Linked { .. } | Event::Unlinked { .. } => self.link_event(host, event),
+            Event::Heard {
+                from,
+                link,
+                message,
+            } => self.deliver(host, &from, link, message),
             Event::AskHere { ask } => self.ask_here(host, ask),
             Event::AskForwarded { ask, epoch } => self.ask_forwarded(host, ask, epoch),
             Event::ForwardTimeOut { ask } => {
@@ -160,12 +161,82 @@ impl World {
             Event::WriteReply { reply } => self.write_reply(host, reply),
             Event::ReplyForwarded { reply } => self.reply_forwarded(host, reply),
             Event::AtEtcd { .. } | Event::KeepAtEtcd { .. } | Event::Poll { .. } => Ok(()),
+            of_locks => self.lock_event(host, of_locks),
         }
+    }
+
+    /// Something about locks.
+    fn lock_event(&mut self, host: usize, event: Event) -> Result<(), String> {
+        let process = self.running(host);
+        match event {
+            Event::LockAsk {
+                conn,
+                ticket,
+                partition,
+                what,
+            } => {
+                process.tickets.insert(ticket, partition);
+                self.lock_ask(host, conn, ticket, partition, &what)
+            }
+            Event::LockRelease { conn, ticket } => self.lock_release(host, conn, ticket),
+            Event::LockSure { conn, sent } => {
+                self.lock_sure(host, conn, sent);
+                Ok(())
+            }
+            Event::LockClose { conn } => self.lock_close(host, conn, false),
+            Event::RowsDue => {
+                let now = self.hosts[host].local(self.now);
+                let mut effects = Vec::new();
+                self.running(host).rows.advance(now, &mut effects);
+                self.perform_rows(host, effects)
+            }
+            Event::ReleaseHere { release } => self.release_here(host, release),
+            Event::ReleaseForwarded { by, release, epoch } => {
+                self.release_forwarded(host, &by, release, epoch)
+            }
+            _ => Err(format!("{event:?} is not about locks")),
+        }
+    }
+
+    /// A link comes or goes. What the rows have to send on it goes first.
+    fn link_event(&mut self, host: usize, event: Event) -> Result<(), String> {
+        let process = self.running(host);
+        let mut effects = Vec::new();
+        match event {
+            Event::Linked {
+                with,
+                me,
+                node,
+                link,
+            } if process.machine.incarnation() == Some(&me) => {
+                let known = PeerLink {
+                    node: node.clone(),
+                    link,
+                };
+                process.links.insert(with, known);
+                process.rows.linked(&node, link, &mut effects);
+                process.drops.linked(&node, &mut effects);
+                self.step(host, |machine, now, effects| {
+                    machine.linked(node, link, now, effects);
+                })?;
+            }
+            Event::Unlinked { with, link } => {
+                let known = process.links.get(&with).filter(|known| known.link == link);
+                if let Some(known) = known.cloned() {
+                    process.links.remove(&with);
+                    process.rows.unlinked(&known.node, link, &mut effects);
+                    self.step(host, |machine, now, effects| {
+                        machine.unlinked(&known.node, link, now, effects);
+                    })?;
+                }
+            }
+            _ => (),
+        }
+        self.perform_rows(host, effects)
     }
 
     fn perform(&mut self, host: usize, effect: Effect) -> Result<(), String> {
         self.trace(|| format!("   n{host} {effect:?}"));
-        let now = self.hosts[host].local(self.now);
         let process = self.hosts[host].process.as_mut().expect("it runs");
         match effect {
             Effect::Remember { id } => self.hosts[host].formers.push(id),
@@ -178,21 +249,7 @@ impl World {
                 process.watch = Some((watch, from));
                 self.for_process(host, 0, Event::Poll { watch });
             }
-            Effect::Load {
-                partition,
-                epoch,
-                snapshot,
-                segments,
-            } => {
-                process.parts.remove(&partition);
-                let read = Read {
-                    partition,
-                    epoch,
-                    snapshot,
-                    segments,
-                };
-                self.read(host, read);
-            }
+            Effect::Load { .. } => self.load(host, effect),
             Effect::Begin { partition, epoch } => {
                 let part = process.parts.get_mut(&partition).expect("it is loaded");
                 if part.epoch != epoch || self.bug == Some(Bug::Machine(Planted::EpochKept)) {
@@ -200,6 +257,10 @@ impl World {
                 }
                 part.epoch = epoch;
                 part.spent = false;
+                process
+                    .locks
+                    .retain(|at, part| *at != partition || part.epoch == epoch);
+                self.pump(host, partition)?;
             }
             Effect::Close { partition, epoch } => {
                 let closed = Decided::Closed { partition, epoch };
@@ -209,6 +270,9 @@ impl World {
             Effect::Route { ask, to } => self.route(host, ask, to)?,
             Effect::End { partition } => {
                 process.parts.remove(&partition);
+                process.locks.remove(&partition);
+                let asks = process.drops.ended(partition);
+                self.released_all(host, asks, false);
                 self.lose(host, |(of, _)| *of == partition);
             }
             Effect::Committed { seq } => self.committed(host, seq),
@@ -222,27 +286,79 @@ impl World {
                 };
                 self.for_process(host, delay, event);
             }
-            Effect::Send { to, message } => self.send(host, &to, message),
-            Effect::Tell(Certainty::Lost) => {
-                process.batches.clear();
-                self.lose(host, |_| true);
-            }
-            Effect::Tell(_) => (),
-            Effect::Drained => {
-                self.hosts[host].stopped = true;
-                self.step(host, |machine, _, effects| machine.stop(now, effects))?;
-            }
+            Effect::Send { to, message } => self.send(host, &to, Carried::Peer(message)),
+            Effect::SendRow { to, message } => self.send(host, &to, Carried::Row(message)),
+            Effect::Drained => self.end_holders(host)?,
+            of_names => self.perform_names(host, of_names)?,
         }
         Ok(())
     }
 
-    fn send(&mut self, host: usize, to: &Incarnation, message: PeerMessage) {
-        let Some(from) = self.machine(host).and_then(|it| it.incarnation().cloned()) else {
+    fn load(&mut self, host: usize, effect: Effect) {
+        let Effect::Load {
+            partition,
+            epoch,
+            snapshot,
+            segments,
+        } = effect
+        else {
             return;
         };
-        let is_it = |host: &crate::host::Host| host.name == to.name;
-        if let Some(other) = self.hosts.iter().position(is_it) {
-            self.send_peer(host, other, Event::Heard { from, message });
+        let process = self.running(host);
+        process.parts.remove(&partition);
+        process.locks.remove(&partition);
+        let read = Read {
+            partition,
+            epoch,
+            snapshot,
+            segments,
+        };
+        self.read(host, read);
+    }
+
+    /// What concerns names, and how sure the node is.
+    fn perform_names(&mut self, host: usize, effect: Effect) -> Result<(), String> {
+        let now = self.hosts[host].local(self.now);
+        let process = self.running(host);
+        match effect {
+            Effect::Joined { node } => process.rows.joined(node),
+            Effect::Report {
+                partition,
+                epoch,
+                owner,
+            } => {
+                let mut effects = Vec::new();
+                let rows = &mut process.rows;
+                rows.owned(partition, epoch, &owner, now, &mut effects);
+                self.perform_rows(host, effects)?;
+            }
+            Effect::Adopt {
+                partition,
+                epoch,
+                reports,
+            } => self.adopt(host, partition, epoch, &reports)?,
+            Effect::EndRow {
+                partition,
+                node,
+                ticket,
+                ..
+            } => self.end_row(host, partition, &node, ticket)?,
+            Effect::Gone { node } => self.gone(host, &node)?,
+            Effect::Tell(Certainty::Lost) => {
+                process.batches.clear();
+                process.links.clear();
+                process.rows.joined(Incarnation::new("", 0));
+                self.close_all(host);
+                self.lose(host, |_| true);
+            }
+            Effect::Tell(Certainty::Sure) => {
+                for partition in 0..PARTITIONS {
+                    self.pump(host, partition)?;
+                }
+            }
+            Effect::Tell(Certainty::Unsure) => (),
+            _ => return Err(format!("{effect:?} is not about names")),
         }
+        Ok(())
     }
 }

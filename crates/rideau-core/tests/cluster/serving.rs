@@ -4,7 +4,7 @@
 use rideau_core::cluster::AskRoute;
 
 use crate::bugs::Bug;
-use crate::host::{Answer, Ask, Decided, Did, HostedPart, Reply};
+use crate::host::{Answer, Ask, Decided, Did, HostedPart, Reply, Routed};
 use crate::register::{Entry, VALUES};
 use crate::world::{Event, FORWARD_WAIT, Happening, MILLI, World};
 
@@ -12,7 +12,7 @@ impl World {
     /// A client's ask comes to the node that its connection ends at.
     pub(crate) fn ask_here(&mut self, host: usize, ask: Ask) -> Result<(), String> {
         let process = self.hosts[host].process.as_mut().expect("it runs");
-        process.routed.insert(ask.id, ask);
+        process.routed.insert(ask.id, Routed::Value(ask));
         self.step(host, |machine, now, effects| {
             machine.asked(ask.id, ask.partition, None, now, effects);
         })
@@ -27,7 +27,8 @@ impl World {
     ) -> Result<(), String> {
         let process = self.hosts[host].process.as_mut().expect("it runs");
         // A second copy is the same ask.
-        if process.routed.insert(ask.id, ask).is_some() {
+        let routed = Routed::Value(ask);
+        if process.routed.insert(ask.id, routed).is_some() {
             return Ok(());
         }
         self.step(host, |machine, now, effects| {
@@ -55,10 +56,18 @@ impl World {
 
     /// The machine says where an ask goes.
     pub(crate) fn route(&mut self, host: usize, ask: u64, to: AskRoute) -> Result<(), String> {
-        let process = self.hosts[host].process.as_mut().expect("it runs");
-        let Some(ask) = process.routed.remove(&ask) else {
-            return Err(format!("C4: n{host} gives ask {ask} two routes"));
-        };
+        let process = self.running(host);
+        match process.routed.remove(&ask) {
+            Some(Routed::Value(ask)) => self.value_routed(host, ask, to),
+            Some(Routed::Row) => self.row_routed(host, ask, to),
+            Some(Routed::PeerRow { node, of, row }) => self.peer_routed(host, &node, of, &row, &to),
+            Some(Routed::Release(release)) => self.release_routed(host, release, to),
+            None if process.cancelled.contains(&ask) => Ok(()),
+            None => Err(format!("C4: n{host} gives ask {ask} two routes")),
+        }
+    }
+
+    fn value_routed(&mut self, host: usize, ask: Ask, to: AskRoute) -> Result<(), String> {
         match to {
             AskRoute::Here { .. } => return self.serve(host, ask),
             AskRoute::Down(_) => self.answer(host, ask, Answer::Down, None),
@@ -67,8 +76,9 @@ impl World {
                 if ask.entry != host {
                     return Err(format!("C5: ask {} hops twice", ask.id));
                 }
+                let process = self.running(host);
                 process.forwarded.insert(ask.id);
-                let other = process.links.iter().find(|(_, node)| **node == to);
+                let other = process.links.iter().find(|(_, link)| link.node == to);
                 let other = other.map(|(other, _)| *other);
                 self.for_process(host, FORWARD_WAIT, Event::ForwardTimeOut { ask });
                 if let Some(other) = other {

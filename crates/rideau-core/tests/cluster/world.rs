@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 use std::time::Duration;
 
 use rideau_core::cluster::{
-    Cluster, ClusterKeys, Incarnation, KeyChange, Options, PeerMessage, StoreOutcome, StoreRequest,
+    Cluster, ClusterKeys, Incarnation, KeyChange, Options, StoreOutcome, StoreRequest,
 };
 use rideau_core::{Instant, Rng};
 use rideau_testing::etcd_model::EtcdModel;
@@ -14,7 +14,10 @@ use rideau_testing::etcd_model::EtcdModel;
 use crate::bugs::Bug;
 use crate::clients::Client;
 use crate::faults::Faults;
+use crate::holders::{HolderNews, LockClient, Release};
 use crate::host::{Ask, Host, Reply};
+use crate::leases::LeaseOracle;
+use crate::network::{Carried, PeerPair};
 use crate::oracle::Oracle;
 
 pub(crate) const MILLI: u64 = 1_000;
@@ -60,14 +63,45 @@ pub(crate) enum Event {
     },
     Linked {
         with: usize,
+        me: Incarnation,
         node: Incarnation,
+        link: u64,
     },
     Unlinked {
         with: usize,
+        link: u64,
     },
     Heard {
         from: Incarnation,
-        message: PeerMessage,
+        link: u64,
+        message: Carried,
+    },
+    LockAsk {
+        conn: u64,
+        ticket: u64,
+        partition: u32,
+        what: Vec<u8>,
+    },
+    LockRelease {
+        conn: u64,
+        ticket: u64,
+    },
+    LockSure {
+        conn: u64,
+        sent: u64,
+    },
+    LockClose {
+        conn: u64,
+    },
+    /// Rows of holders that the node has ended are due.
+    RowsDue,
+    ReleaseHere {
+        release: Release,
+    },
+    ReleaseForwarded {
+        by: Incarnation,
+        release: Release,
+        epoch: u64,
     },
     AskHere {
         ask: Ask,
@@ -109,6 +143,18 @@ pub(crate) enum Happening {
     Told {
         reply: Reply,
     },
+    Holder {
+        client: usize,
+        turn: u64,
+    },
+    HolderTold {
+        client: usize,
+        conn: u64,
+        news: HolderNews,
+    },
+    ReleasedElsewhere {
+        release: Release,
+    },
     EtcdTick,
     Links,
     Fault,
@@ -126,7 +172,7 @@ pub(crate) enum Happening {
 struct Queued {
     at: u64,
     serial: u64,
-    what: Happening,
+    what: Box<Happening>,
 }
 
 pub(crate) struct World {
@@ -139,6 +185,12 @@ pub(crate) struct World {
     pub(crate) hosts: Vec<Host>,
     pub(crate) clients: Vec<Client>,
     pub(crate) oracle: Oracle,
+    /// Clients that hold locks.
+    pub(crate) holders: Vec<LockClient>,
+    pub(crate) leases: LeaseOracle,
+    /// When the last message of a connection arrives.
+    pub(crate) sent: BTreeMap<u64, u64>,
+    pub(crate) pairs: BTreeMap<(usize, usize), PeerPair>,
     pub(crate) faults: Faults,
     pub(crate) bug: Option<Bug>,
     /// Clocks run so differently that what rests on them may break: only what is written
@@ -169,6 +221,10 @@ impl World {
             hosts: Vec::new(),
             clients: Vec::new(),
             oracle: Oracle::new(ClusterKeys::new("sim"), PARTITIONS),
+            holders: Vec::new(),
+            leases: LeaseOracle::default(),
+            sent: BTreeMap::new(),
+            pairs: BTreeMap::new(),
             faults,
             bug,
             wild: false,
@@ -188,6 +244,11 @@ impl World {
         for client in 0..4 {
             world.clients.push(Client::default());
             world.after(SECOND, Happening::Client { client });
+        }
+        for client in 0..HOLDERS {
+            let rate = 900 + world.rng.below(201);
+            world.holders.push(LockClient::new(rate));
+            world.next_turn(client, SECOND);
         }
         world.after(0, Happening::EtcdTick);
         world.after(0, Happening::Links);
@@ -243,7 +304,7 @@ impl World {
             let Reverse(next) = self.queue.pop().expect("it was seen");
             self.now = self.now.max(next.at);
             self.steps += 1;
-            self.happen(next.what)?;
+            self.happen(*next.what)?;
         }
         self.now = until;
         Ok(())
@@ -272,6 +333,12 @@ impl World {
             }
             Happening::Client { client } => self.client_turn(client),
             Happening::Told { reply } => self.client_told(&reply),
+            Happening::Holder { client, turn } => self.holder_turn(client, turn),
+            Happening::HolderTold { client, conn, news } => self.holder_told(client, conn, news),
+            Happening::ReleasedElsewhere { release } => {
+                self.released_elsewhere(&release);
+                Ok(())
+            }
             Happening::EtcdTick => {
                 if self.etcd_is_up() {
                     let local = self.etcd_local();
@@ -337,6 +404,16 @@ impl World {
         process.machine.serves(partition, host.local(self.now))
     }
 
+    /// Whether a host serves the names of a partition by its own clock.
+    pub(crate) fn serves_names(&self, host: usize, partition: u32) -> bool {
+        let host = &self.hosts[host];
+        let process = host.process.as_ref();
+        process.is_some_and(|process| {
+            let now = host.local(self.now);
+            process.machine.serves_names(partition, now).is_some()
+        })
+    }
+
     pub(crate) fn machine(&self, host: usize) -> Option<&Cluster> {
         self.hosts[host].process.as_ref().map(|it| &it.machine)
     }
@@ -366,6 +443,7 @@ impl World {
     pub(crate) fn at(&mut self, at: u64, what: Happening) {
         self.serial += 1;
         let serial = self.serial;
+        let what = Box::new(what);
         self.queue.push(Reverse(Queued { at, serial, what }));
     }
 
@@ -389,6 +467,8 @@ impl World {
     }
 }
 
+/// How many clients hold locks.
+const HOLDERS: usize = 8;
 /// How many partitions there are.
 pub(crate) const PARTITIONS: u32 = 4;
 
