@@ -135,11 +135,7 @@ impl Cluster {
     /// Another node says how much it has free of a range.
     pub(crate) fn set_free(&self, range: &str, node: &Incarnation, free: FreeValues) {
         let key = (Box::from(range), node.clone());
-        let mut all = self.free.write();
-        match free.count {
-            0 => all.remove(&key),
-            _ => all.insert(key, free),
-        };
+        self.free.write().insert(key, free);
     }
 
     /// There is no link to a node any more: what it has is not known.
@@ -150,7 +146,10 @@ impl Cluster {
     /// The node that has most free values of these ranges, and a partition of it.
     pub(crate) fn most_free(&self, ranges: &[Box<str>]) -> Option<(Incarnation, u32)> {
         let all = self.free.read();
-        let named = all.iter().filter(|((range, _), _)| ranges.contains(range));
+        let has_some = |free: &FreeValues| free.count > 0;
+        let named = all
+            .iter()
+            .filter(|((range, _), free)| ranges.contains(range) && has_some(free));
         let most = named.max_by_key(|(_, free)| free.count);
         most.map(|((_, node), free)| (node.clone(), free.partition))
     }
@@ -158,6 +157,24 @@ impl Cluster {
     /// A node had none of these, although it had said so.
     pub(crate) fn had_none(&self, ranges: &[Box<str>], node: &Incarnation) {
         let mut all = self.free.write();
-        all.retain(|(range, of), _| of != node || !ranges.contains(range));
+        let those = all
+            .iter_mut()
+            .filter(|((range, of), _)| of == node && ranges.contains(range));
+        those.for_each(|(_, free)| free.count = 0);
+    }
+
+    /// The name of a node that owns partitions and has not said how much it has free of one
+    /// of these ranges.
+    pub(crate) fn silent_about(&self, ranges: &[Box<str>]) -> Option<String> {
+        let (table, all) = (self.node.table(), self.free.read());
+        let mut owners = (0..self.partitions.count())
+            .filter_map(|partition| table.owner(partition))
+            .map(|(owner, _)| owner)
+            .filter(|owner| table.me.as_ref() != Some(*owner));
+        let is_silent = |owner: &&Incarnation| {
+            let key = |range: &Box<str>| (range.clone(), (*owner).clone());
+            ranges.iter().any(|range| !all.contains_key(&key(range)))
+        };
+        owners.find(is_silent).map(|owner| owner.name.clone())
     }
 }

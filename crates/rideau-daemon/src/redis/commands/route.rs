@@ -35,8 +35,8 @@ enum Place {
     /// A node that has free values of these ranges answers it: those of the first tier, if
     /// there are any, then those of the next.
     Free(Vec<Tier>),
-    /// No node that is known has what it wants.
-    Nowhere,
+    /// No node that is known has what it wants of these ranges.
+    Nowhere(Vec<Tier>),
     /// It may concern every node.
     Everywhere,
 }
@@ -61,14 +61,14 @@ pub(crate) fn elsewhere(
         check_room(cluster)?;
     }
     let place = place(client, cluster, about, request);
-    let partition = match place {
+    let partition = match &place {
         Place::Here => return Ok(None),
         // Nothing of a transaction waits for another node.
         Place::Free(_) if client.is_in_exec => return Ok(None),
-        Place::Nowhere => return no_owner(cluster).map_or(Ok(None), Err),
+        Place::Nowhere(tiers) => return not_known(cluster, tiers).map_or(Ok(None), Err),
         Place::Everywhere if cluster.is_alone() => return Ok(None),
         Place::Everywhere => return Err(by_key(about.name)),
-        Place::Partition(partition) => Some(partition),
+        Place::Partition(partition) => Some(*partition),
         Place::Free(_) => None,
     };
     if partition.is_some_and(|partition| cluster.node.serves(partition).is_some()) {
@@ -184,7 +184,7 @@ fn wanted(client: &Client, cluster: &Cluster, request: Request<'_>) -> Place {
             return Place::Free(tiers.split_off(at));
         }
     }
-    Place::Nowhere
+    Place::Nowhere(tiers)
 }
 
 /// The ranges that a word names.
@@ -253,7 +253,7 @@ async fn seek(cluster: Arc<Cluster>, mut ask: PeerAsk, tiers: Vec<Tier>) -> OnRe
             cluster.had_none(tier, &to);
         }
     }
-    if let Some(CommandError(text)) = no_owner(&cluster) {
+    if let Some(CommandError(text)) = not_known(&cluster, &tiers) {
         return Box::new(move |client| {
             client.reply().error(text);
         });
@@ -261,15 +261,21 @@ async fn seek(cluster: Arc<Cluster>, mut ask: PeerAsk, tiers: Vec<Tier>) -> OnRe
     Box::new(move |client| client.execute_here(&ask))
 }
 
-/// Why it is not known that no value is free, if some partition has no owner.
-fn no_owner(cluster: &Cluster) -> Option<CommandError> {
+/// Why it is not known that no value is free: some partition has no owner, or an owner has
+/// not said how much it has.
+fn not_known(cluster: &Cluster, tiers: &[Tier]) -> Option<CommandError> {
     let (missing, all) = (cluster.unowned(), cluster.partitions.count());
-    (missing > 0).then(|| {
-        CommandError(format!(
+    if missing > 0 {
+        return Some(CommandError(format!(
             "CLUSTERDOWN {missing} of {all} partitions have no owner, and the others have no free \
              value. Ask again."
-        ))
-    })
+        )));
+    }
+    let node = cluster.silent_about(&tiers.concat())?;
+    Some(CommandError(format!(
+        "CLUSTERDOWN this node does not know yet what node {node} has free; nothing is held. Ask \
+         again."
+    )))
 }
 
 /// No node answered.
