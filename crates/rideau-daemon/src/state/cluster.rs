@@ -172,7 +172,7 @@ impl Cluster {
             .map(|(owner, _)| owner)
             .filter(|owner| table.me.as_ref() != Some(*owner));
         let is_silent = |owner: &&Incarnation| {
-            let key = |range: &Box<str>| (range.clone(), (*owner).clone());
+            let key = |range: &str| (Box::from(range), (*owner).clone());
             ranges.iter().any(|range| !all.contains_key(&key(range)))
         };
         owners.find(is_silent).map(|owner| owner.name.clone())
