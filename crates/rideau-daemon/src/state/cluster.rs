@@ -81,12 +81,19 @@ impl Cluster {
         all.find(|partition| self.node.serves(*partition).is_some())
     }
 
-    /// How many partitions have no owner.
-    pub(crate) fn unowned(&self) -> usize {
+    /// How many partitions no node is known to serve: without owner, or this node's by the
+    /// table and not by its clock.
+    pub(crate) fn unserved(&self) -> usize {
         let table = self.node.table();
         let all = 0..self.partitions.count();
-        all.filter(|partition| table.owner(*partition).is_none())
-            .count()
+        let is_unserved = |partition: &u32| match table.owner(*partition) {
+            None => true,
+            Some((owner, _)) if table.me.as_ref() == Some(owner) => {
+                self.node.serves(*partition).is_none()
+            }
+            Some(_) => false,
+        };
+        all.filter(is_unserved).count()
     }
 
     /// Where an ask for something in a partition goes.

@@ -275,8 +275,10 @@ fn a_node_that_is_paused_longer_than_its_lease_gives_nothing_out_that_another_ha
         assert!(given.insert(reserved(&ask_on(&mut wires[0], "RESERVE all TTL 600000")).0));
     }
     signal(two.pid(), Signal::CONT);
-    if let Value::List(parts) = wires[1].read() {
-        assert!(given.insert(parts[1].text()), "{parts:?}");
+    // It may not know where values are, but not say that there are none.
+    let reply = wires[1].read();
+    if matches!(reply, Value::List(_)) {
+        assert!(given.insert(reserved(&reply).0), "{reply}");
     }
     // A connection with answers that are not known is closed.
     wires[1] = two.connect();

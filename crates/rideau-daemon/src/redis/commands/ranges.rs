@@ -15,6 +15,7 @@ use std::time::Duration;
 use rideau::allocator::{Change, Place, Prefer, Refused, Reservation};
 use rideau::{Committed, Failed, Instant, Reserving};
 
+use super::route;
 use crate::redis::client::{
     AskArgs, Awaits, Client, CommandError, Next, OnReady, PendingCommand, closed,
 };
@@ -54,6 +55,10 @@ pub(super) fn reserve(client: &mut Client, request: Request<'_>) -> Result<Next,
         let owner = owner_of(client.user.as_deref());
         let answer = client.daemon.values.ranges.reserve(&words.ask(owner));
         let (decision, until) = answer.into_parts();
+        let is_none = matches!(decision, Err(Failed::Refused(Refused::Exhausted { .. })));
+        if is_none && let Some(next) = route::instead_of_none(client, request)? {
+            return Ok(next);
+        }
         settle(client, decision, until, &words.how(), words.prefer())?;
         return Ok(Next::Done);
     };

@@ -18,7 +18,7 @@ use crate::redis::client::{Awaits, Client, CommandError, Next, OnReady, PendingC
 use crate::redis::peer::Proof;
 use crate::state::cluster::{Cluster, NoRoute};
 
-use super::{About, Subject, execute};
+use super::{About, Subject, execute, find};
 
 /// How another node says that it does not own a partition in that epoch.
 pub(crate) const NOT_MINE: &[u8] = b"-NOTMINE";
@@ -106,6 +106,22 @@ pub(crate) fn elsewhere(
     };
     let wait = PendingCommand::new(about.name, Awaits::Anything, answer);
     Ok(Some(Next::Wait(wait)))
+}
+
+/// Send a RESERVE on for which this node turned out to have nothing: another client had the
+/// last value, or the node does not serve any more what it served a moment ago.
+///
+/// # Errors
+///
+/// If it cannot be sent on, or it is not known that no value is free.
+pub(crate) fn instead_of_none(
+    client: &Client,
+    request: Request<'_>,
+) -> Result<Option<Next>, CommandError> {
+    match find(b"RESERVE") {
+        Some(about) => elsewhere(client, about, request),
+        None => Ok(None),
+    }
 }
 
 /// etcd has room for what a command writes.
@@ -261,14 +277,14 @@ async fn seek(cluster: Arc<Cluster>, mut ask: PeerAsk, tiers: Vec<Tier>) -> OnRe
     Box::new(move |client| client.execute_here(&ask))
 }
 
-/// Why it is not known that no value is free: some partition has no owner, or an owner has
+/// Why it is not known that no value is free: no node serves some partition, or an owner has
 /// not said how much it has.
 fn not_known(cluster: &Cluster, tiers: &[Tier]) -> Option<CommandError> {
-    let (missing, all) = (cluster.unowned(), cluster.partitions.count());
+    let (missing, all) = (cluster.unserved(), cluster.partitions.count());
     if missing > 0 {
         return Some(CommandError(format!(
-            "CLUSTERDOWN {missing} of {all} partitions have no owner, and the others have no free \
-             value. Ask again."
+            "CLUSTERDOWN no node serves {missing} of {all} partitions just now, and the others \
+             have no free value; nothing is held. Ask again."
         )));
     }
     let node = cluster.silent_about(&tiers.concat())?;
