@@ -85,6 +85,19 @@ impl Exit {
     pub const fn is_clean(self) -> bool {
         matches!(self, Self::Code(0))
     }
+
+    /// Was it ended by a signal that is sent to a program from outside, and not for what the
+    /// program did?
+    pub fn is_kill(self) -> bool {
+        let sent = [
+            Signal::Kill,
+            Signal::Term,
+            Signal::Int,
+            Signal::Hup,
+            Signal::Quit,
+        ];
+        matches!(self, Self::Signal(number) if sent.iter().any(|one| one.number().as_raw() == number))
+    }
 }
 
 impl fmt::Display for Exit {

@@ -62,7 +62,9 @@ impl<R: Reply> Apps<R> {
         }
         for slot in app.slots.clone() {
             self.relist(slot);
-            if self.processes.at(slot).is_ready() {
+            if self.is_spent(slot) {
+                self.leave(slot, Leaving::Used, now, effects);
+            } else if self.processes.at(slot).is_ready() {
                 self.processes.at_mut(slot).idle_due = Instant::NEVER;
                 self.arm_idle(slot);
                 self.arm_life(slot);
@@ -160,6 +162,11 @@ impl<R: Reply> Apps<R> {
         self.relist(slot);
         self.arm_life(slot);
         self.arm_idle_all(at);
+        if self.is_spent(slot) {
+            self.leave(slot, Leaving::Used, now, effects);
+            self.finish(at, now, effects);
+            return true;
+        }
         let process = self.processes.at(slot);
         let app = self.app(at);
         let is_old = process.generation < app.generation;

@@ -34,6 +34,10 @@ impl<R: Reply> Apps<R> {
             let mut outgoing = 0;
             for slot in &app.slots {
                 let process = self.processes.at(*slot);
+                assert!(
+                    !self.is_spent(*slot),
+                    "it would get no request, and hold its place"
+                );
                 assert_eq!(process.app, at);
                 outgoing += usize::from(process.outgoing.is_some());
                 assert!(process.sessions <= options.places() || process.place.is_none());

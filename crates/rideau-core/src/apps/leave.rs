@@ -38,7 +38,6 @@ impl<R: Reply> Apps<R> {
         };
         let is_used_up = (options.requests_max)
             .is_some_and(|most| process.finished >= process.own_limit(most).max(1));
-        let is_spent = options.one_each && process.finished > 0;
         let is_unused = process.is_unused();
         match process.doing {
             Doing::Draining { .. } if is_unused => return self.stop_draining(slot, effects),
@@ -50,7 +49,7 @@ impl<R: Reply> Apps<R> {
         }
         match fault {
             Some(why) => self.leave(slot, why, now, effects),
-            None if is_spent => self.leave(slot, Leaving::Used, now, effects),
+            None if self.is_spent(slot) => self.leave(slot, Leaving::Used, now, effects),
             None => {
                 if is_used_up {
                     self.recycle(slot, Leaving::Used);
@@ -60,6 +59,12 @@ impl<R: Reply> Apps<R> {
                 self.is_roomier |= is_unused;
             }
         }
+    }
+
+    /// A process has served the one request that it was for, and gets no other.
+    pub(super) fn is_spent(&self, slot: u32) -> bool {
+        let process = self.processes.at(slot);
+        process.is_ready() && process.finished > 0 && self.app(process.app).options.one_each
     }
 
     /// A process is to go when that disturbs no request: the next look at its app

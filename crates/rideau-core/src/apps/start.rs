@@ -56,6 +56,23 @@ impl<R: Reply> Apps<R> {
         self.finish(at, now, effects);
     }
 
+    /// A process was ended by a signal that the caller did not send: by an operator, or by
+    /// the system for want of memory. That says nothing of how its start went, if it was
+    /// ready.
+    pub fn killed(&mut self, process: ProcessId, now: Instant, effects: &mut Vec<Effect<R>>) {
+        let Some((slot, at)) = self.find(process) else {
+            return;
+        };
+        match self.processes.at(slot).is_there() {
+            true => {
+                let why = Leaving::Killed;
+                self.retreat(slot, why, Doing::Stopping { why }, now);
+            }
+            false => self.end(slot, now, effects),
+        }
+        self.finish(at, now, effects);
+    }
+
     /// Nothing of a process is left.
     pub fn gone(&mut self, process: ProcessId, now: Instant, effects: &mut Vec<Effect<R>>) {
         let Some((slot, at)) = self.find(process) else {

@@ -134,6 +134,22 @@ fn with_always_restart_each_process_serves_one_request() {
 }
 
 #[test]
+fn always_restart_that_comes_later_ends_the_process_that_was_used() {
+    let folder = folder();
+    let house = Harness::new(
+        &folder,
+        "[app.shop]\nexec = APP\nroot = \"FOLDER\"\nmin = 1\nmax = 1\n",
+    );
+    let first = house.get("/pid").body;
+    fs::write(folder.join("tmp/always_restart.txt"), "").unwrap();
+    until("each process serves one request", || {
+        let (one, two) = (house.get("/pid").body, house.get("/pid").body);
+        one != first && one != two
+    });
+    house.end();
+}
+
+#[test]
 fn an_application_with_an_address_of_its_own_is_restarted_there() {
     let folder = folder();
     let port = {

@@ -70,6 +70,21 @@ fn one_that_ends_soon_after_its_start_has_failed_to_start() {
     );
 }
 
+#[test]
+fn one_that_an_operator_kills_has_not_failed_to_start() {
+    check(
+        "",
+        &["uptime=5000 min=1"],
+        "
+           0 new          -> start A1 v1
+         100 started 1
+         200 killed 1     -> start A2 v1       | A.failing 0 A.start_failures 0
+         201 gone 1
+         202 killed 2     -> failing A 1       | A.start_failures 1
+        ",
+    );
+}
+
 // F23
 #[test]
 fn one_that_is_lost_is_replaced_at_once_where_it_is_needed() {
@@ -294,6 +309,27 @@ fn changed_options_hold_for_processes_that_are_there() {
            7 ask A c      -> start A2 v1
            8 failed 2     -> failing A 1, c shed starting 1
            9 change A requests=3                | A.failing 0
+        ",
+    );
+}
+
+#[test]
+fn a_process_that_was_used_goes_when_each_is_to_serve_one_request() {
+    check(
+        "",
+        &["min=1 concurrency=16"],
+        "
+           0 new          -> start A1 v1
+           1 started 1
+           2 ask A a      -> a gets 1
+           3 answer a
+           4 change A one_each=1 -> stop 1 used, start A2 v1
+           5 ask A b
+           6 started 2    -> b gets 2
+           7 disable 2    -> start A3 v1
+           8 answer b
+           9 gone 1
+          10 enable 2     -> stop 2 used
         ",
     );
 }

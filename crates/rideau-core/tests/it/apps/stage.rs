@@ -2,7 +2,7 @@
 //! processes numbers.
 //!
 //! `ask A x` waits for a place in A or gets one; `started 1`, `failed 1`,
-//! `lost 1` and `gone 1` are what becomes of processes; `answer x`, `broken x`,
+//! `lost 1`, `killed 1` and `gone 1` are what becomes of processes; `answer x`, `broken x`,
 //! `timeout x`, `left x` and `unused x` are how a session ends.
 
 use std::cell::RefCell;
@@ -153,6 +153,7 @@ impl House {
             "kill" => return apps.kill(id, now, effects),
             "failed" => apps.start_failed(id, now, effects),
             "lost" => apps.lost(id, now, effects),
+            "killed" => apps.killed(id, now, effects),
             "gone" => apps.gone(id, now, effects),
             "unwell" => apps.unwell(id, now, effects),
             "unreachable" => apps.unreachable(id, now, effects),

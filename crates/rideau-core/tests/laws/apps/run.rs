@@ -202,7 +202,7 @@ impl Run {
     fn any_process(&mut self) {
         let what = self
             .dice
-            .one_of(&["lost", "lost", "unwell", "unreachable", "gone"]);
+            .one_of(&["lost", "killed", "unwell", "unreachable", "gone"]);
         let mut all = self.model.ids(|_| true);
         all.push(ProcessId(999_999));
         let id = self.dice.one_of(&all);
@@ -230,8 +230,11 @@ impl Run {
                 apps.gone(id, now, &mut effects);
                 self.model.processes.retain(|it| it.id != id);
             }
-            "lost" => {
-                apps.lost(id, now, &mut effects);
+            "lost" | "killed" => {
+                match what {
+                    "lost" => apps.lost(id, now, &mut effects),
+                    _ => apps.killed(id, now, &mut effects),
+                }
                 let mut all = self.model.processes.iter_mut();
                 if let Some(process) = all.find(|it| it.id == id) {
                     process.doing = Doing::Stopping;
