@@ -229,10 +229,10 @@ Where it listens:
 /// What the sample file says of `ready`.
 const ABOUT_READY: &str = "\
 When it is ready:
-  \"auto\"       when it sends READY=1 to NOTIFY_SOCKET; or, if it sends nothing, when it listens,
-               and with \"inherit\" when it answers
+  \"auto\"       when it sends READY=1 to NOTIFY_SOCKET; or, if it sends nothing, when it answers
+               `health.path`, or else /, with whatever status
   \"connect\"    when it listens
-  \"http\"       when it answers `health.path`, or else /; { http = \"/up\" } for another path
+  \"http\"       when it answers that with a status below 500; { http = \"/up\" } for another path
   \"notify\"     when it sends READY=1
   { line = … } when it writes a line with this text in it";
 
@@ -258,7 +258,7 @@ pub enum AppListen {
 /// How to know that a process is ready.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum AppReady {
-    /// By its word if it sends one; or else as fits how it listens.
+    /// By its word if it sends one; or else by its first answer.
     Auto,
     /// It listens.
     Connect,
@@ -271,6 +271,13 @@ pub enum AppReady {
 }
 
 impl AppConfig {
+    /// The host that the server's own requests to the app are for: the first that is a whole
+    /// name.
+    pub fn probe_host(&self) -> &str {
+        let mut whole = self.hosts.iter().filter(|host| !host.contains('*'));
+        whole.next().map_or("localhost", String::as_str)
+    }
+
     /// This command, with everything else as it usually is.
     pub fn new(name: &str, command: Vec<String>) -> Self {
         Self {

@@ -176,7 +176,7 @@ const fn ready_word(ready: &Ready) -> &'static str {
         Ready::Started => READY[3],
         Ready::Line(_) => "line",
         // Members of pools are not waited for in these ways.
-        Ready::Auto | Ready::Connect | Ready::Http { .. } => "",
+        Ready::Auto(_) | Ready::Connect | Ready::Http { .. } => "",
     }
 }
 

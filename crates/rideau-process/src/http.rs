@@ -7,28 +7,74 @@ use tokio::net::{TcpStream, UnixStream};
 
 use super::Address;
 
-/// A status stands in fewer bytes.
-const STATUS_LEN_MAX: u64 = 64;
+/// A head of an answer has fewer bytes.
+const HEAD_LEN_MAX: u64 = 64 << 10;
 
-/// The status that the child at this address answers a `GET` with. It waits
-/// for as long as the child takes.
-pub async fn status(address: &Address, path: &str) -> io::Result<u16> {
-    match address {
-        Address::Socket(socket) => ask(UnixStream::connect(socket).await?, path).await,
-        Address::Port(address) => ask(TcpStream::connect(address).await?, path).await,
-        Address::Said(_) => Err(ErrorKind::Unsupported.into()),
+/// A `GET` that the server asks a child for its own sake.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Probe {
+    /// What for.
+    pub path: String,
+    /// The host that it is for: some children answer to theirs alone.
+    pub host: String,
+    /// Why it is asked, for the child to know it by: `X-Rideau-Probe`.
+    pub purpose: &'static str,
+}
+
+impl Default for Probe {
+    fn default() -> Self {
+        Self {
+            path: "/".into(),
+            host: "localhost".into(),
+            purpose: "ready",
+        }
     }
 }
 
-async fn ask(mut stream: impl AsyncRead + AsyncWrite + Unpin, path: &str) -> io::Result<u16> {
-    let ask = format!(
-        "GET {path} HTTP/1.1\r\nHost: localhost\r\nUser-Agent: rideau\r\nConnection: close\r\n\r\n"
-    );
-    stream.write_all(ask.as_bytes()).await?;
-    let mut start = Vec::new();
-    let mut answer = stream.take(STATUS_LEN_MAX);
-    while !start.contains(&b'\n') && answer.read_buf(&mut start).await? > 0 {}
-    parse(&start).ok_or_else(|| io::Error::new(ErrorKind::InvalidData, "no HTTP"))
+impl Probe {
+    /// The status that the child at this address answers with. It waits for as long as the
+    /// child takes, and for the whole head of the answer.
+    ///
+    /// # Errors
+    ///
+    /// If the child cannot be reached, or gives no answer that is HTTP.
+    pub async fn status(&self, address: &Address) -> io::Result<u16> {
+        match address {
+            Address::Socket(socket) => self.ask(UnixStream::connect(socket).await?).await,
+            Address::Port(address) => self.ask(TcpStream::connect(address).await?).await,
+            Address::Said(_) => Err(ErrorKind::Unsupported.into()),
+        }
+    }
+
+    async fn ask(&self, mut stream: impl AsyncRead + AsyncWrite + Unpin) -> io::Result<u16> {
+        let Self {
+            path,
+            host,
+            purpose,
+        } = self;
+        let ask = format!(
+            "GET {path} HTTP/1.1\r\nHost: {host}\r\nUser-Agent: rideau\r\n\
+             X-Rideau-Probe: {purpose}\r\nConnection: close\r\n\r\n"
+        );
+        stream.write_all(ask.as_bytes()).await?;
+        let mut head = Vec::new();
+        let mut answer = stream.take(HEAD_LEN_MAX);
+        while !is_whole(&head) {
+            if answer.read_buf(&mut head).await? == 0 {
+                return Err(match head.is_empty() {
+                    true => ErrorKind::UnexpectedEof.into(),
+                    false => io::Error::new(ErrorKind::InvalidData, "no HTTP"),
+                });
+            }
+        }
+        parse(&head).ok_or_else(|| io::Error::new(ErrorKind::InvalidData, "no HTTP"))
+    }
+}
+
+/// Whether a head has come to its end: an empty line.
+fn is_whole(head: &[u8]) -> bool {
+    let has = |end: &[u8]| head.windows(end.len()).any(|part| part == end);
+    has(b"\r\n\r\n") || has(b"\n\n")
 }
 
 /// The status in a line as `HTTP/1.1 200 OK`.

@@ -51,7 +51,7 @@ use tokio::task::spawn_blocking;
 use tokio::time::{Instant, timeout, timeout_at};
 
 pub use address::Address;
-pub use http::status as http_status;
+pub use http::Probe;
 pub use lines::{OutputLimits, OutputLine, Stream};
 pub use open_files::{open_files_max, raise_open_files};
 pub use pre_exec::stage;

@@ -22,7 +22,10 @@ use rustix::io::{Errno, fcntl_dupfd_cloexec};
 use rustix::process::{
     Gid, Pid, Resource, Rlimit, Signal, Uid, getppid, getrlimit, setrlimit, setsid, umask,
 };
-use rustix::thread::{set_no_new_privs, set_thread_groups, set_thread_res_gid, set_thread_res_uid};
+use rustix::thread::{
+    clear_ambient_capability_set, set_no_new_privs, set_thread_groups, set_thread_res_gid,
+    set_thread_res_uid,
+};
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::credentials::Credentials;
@@ -159,9 +162,15 @@ fn sweep() {
         .exec();
 }
 
-/// A program that is run from now on has no more rights than this one, whatever
-/// bits its file has.
+/// A program that is run from now on has no more rights than this one, whatever bits its
+/// file has. What the server was given beyond its account, as to listen at port 443, is the
+/// server's alone.
 fn give_up_privileges(order: &ExecRequest) -> Result<(), Complaint> {
+    match clear_ambient_capability_set() {
+        // A system that is too old to know of them has none.
+        Ok(()) | Err(Errno::INVAL) => (),
+        Err(error) => return Err(failed(StartStep::Privileges, "", error)),
+    }
     if order.new_privileges {
         return Ok(());
     }

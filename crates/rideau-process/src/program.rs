@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use super::http::Probe;
 use super::lines::OutputLimits;
 use super::start_error::StartError;
 use super::{Address, Signal};
@@ -109,15 +110,15 @@ pub struct ResourceLimits {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Ready {
     /// It says so as for [`Notify`](Self::Notify); or, for as long as it says
-    /// nothing there, it answers at `/` where we listen for it, and listens
-    /// where it does so itself.
-    Auto,
+    /// nothing there, it answers this at its address, with whatever status: many
+    /// servers listen before they have loaded any code.
+    Auto(Probe),
     /// It listens at its address, as [`Listen`] says.
     Connect,
-    /// It answers `GET` of this path at its address, as [`Listen`] says.
+    /// It answers this at its address, as [`Listen`] says.
     Http {
-        /// The path.
-        path: String,
+        /// What it is asked.
+        probe: Probe,
         /// Only 200 will do, and not any status below 500.
         exact_200: bool,
     },
@@ -171,7 +172,7 @@ impl Program {
             _ if self.argv.is_empty() => Err(StartError::Empty),
             Ready::Socket if !socket => untold("{socket}"),
             Ready::Port if !port => untold("{port}"),
-            Ready::Connect | Ready::Http { .. } | Ready::Auto
+            Ready::Connect | Ready::Http { .. } | Ready::Auto(_)
                 if self.listen == Listen::Named && !socket && !port =>
             {
                 untold("{socket}")
@@ -205,7 +206,7 @@ impl Program {
 
     /// Does it say of itself how it is?
     pub(super) fn hears_notes(&self) -> bool {
-        matches!(self.ready, Ready::Notify | Ready::Auto) || self.watchdog.is_some()
+        matches!(self.ready, Ready::Notify | Ready::Auto(_)) || self.watchdog.is_some()
     }
 
     /// Does it want what only a stage can do?

@@ -12,11 +12,11 @@ use std::time::Duration;
 
 use tokio::net::{TcpStream, UnixStream};
 use tokio::task::{JoinHandle, spawn_blocking};
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 
 use super::Address;
 use super::group::Group;
-use super::http;
+use super::http::Probe;
 use super::output_log::OutputLog;
 use super::procfs::{self, Listener, Owner};
 use super::program::{Listen, Program, Ready};
@@ -33,6 +33,11 @@ const REACH_MAX: Duration = Duration::from_millis(25);
 const TABLES_EVERY: u32 = 50;
 /// A child that answers that it is not ready is not asked all the time.
 const ASK_EVERY: Duration = Duration::from_millis(100);
+/// One that does not answer yet is asked after ever longer pauses, and one that takes the
+/// question and says nothing is asked again.
+const PROBE_MIN: Duration = Duration::from_millis(10);
+const PROBE_MAX: Duration = Duration::from_millis(250);
+const PROBE_WAIT: Duration = Duration::from_secs(2);
 
 /// What to wait for, of one child.
 pub(super) struct Wanted {
@@ -91,8 +96,8 @@ impl Wanted {
                 Ok(address.or_else(|| self.told.clone()))
             }
             (Ready::Connect, _) => self.listening().await,
-            (Ready::Http { path, exact_200 }, _) => self.answers(path, *exact_200).await,
-            (Ready::Auto, _) => self.either(said).await,
+            (Ready::Http { probe, exact_200 }, _) => self.answers_well(probe, *exact_200).await,
+            (Ready::Auto(probe), _) => self.either(said, probe).await,
             (Ready::Started | Ready::Port, _) => Ok(self.told.clone()),
         }
     }
@@ -105,7 +110,7 @@ impl Wanted {
             Ready::Notify => "READY=1 was not sent to its NOTIFY_SOCKET".to_owned(),
             Ready::Line(text) => format!("no line had `{text}` in it"),
             Ready::Started => "it was not loaded".to_owned(),
-            Ready::Connect | Ready::Http { .. } | Ready::Auto => self.unanswered(),
+            Ready::Connect | Ready::Http { .. } | Ready::Auto(_) => self.unanswered(),
         }
     }
 
@@ -144,20 +149,12 @@ impl Wanted {
         matches!(self.listen, Listen::InheritSocket | Listen::InheritPort)
     }
 
-    /// Notes count for a child that sends any. Where we listen ourselves, only an
-    /// answer tells that a process is there.
-    async fn either(&self, said: &OutputLog) -> Result<Option<Address>, Taken> {
-        let looked = async {
-            if self.inherits() {
-                self.answers("/", false).await
-            } else {
-                self.listening().await
-            }
-        };
+    /// Notes count for a child that sends any.
+    async fn either(&self, said: &OutputLog, probe: &Probe) -> Result<Option<Address>, Taken> {
         tokio::select! {
             biased;
             _ = said.ready() => Ok(self.told.clone()),
-            found = looked => {
+            found = self.answers(probe) => {
                 if found.is_ok() && said.has_notes() {
                     said.ready().await;
                 }
@@ -184,22 +181,44 @@ impl Wanted {
         Ok(self.told.clone())
     }
 
-    /// Wait until the child answers well.
-    async fn answers(&self, path: &str, exact_200: bool) -> Result<Option<Address>, Taken> {
+    /// Wait until the child answers, whatever it says.
+    async fn answers(&self, probe: &Probe) -> Result<Option<Address>, Taken> {
         let Some(address) = self.listening().await? else {
             return Ok(None);
         };
+        let mut pause = PROBE_MIN;
+        loop {
+            let error = match timeout(PROBE_WAIT, probe.status(&address)).await {
+                Ok(Ok(_)) => return Ok(Some(address)),
+                Ok(Err(error)) => error.to_string(),
+                Err(_) => format!("nothing came within {PROBE_WAIT:?}"),
+            };
+            self.note(format!("it did not answer GET {} ({error})", probe.path));
+            rest(&mut pause, PROBE_MAX).await;
+        }
+    }
+
+    /// Wait until the child answers well.
+    async fn answers_well(&self, probe: &Probe, exact_200: bool) -> Result<Option<Address>, Taken> {
+        let Some(address) = self.listening().await? else {
+            return Ok(None);
+        };
+        let path = &probe.path;
         let mut pause = LOOK_MIN;
         loop {
-            let answer = match http::status(&address, path).await {
+            self.note(match probe.status(&address).await {
                 Ok(200) => return Ok(Some(address)),
                 Ok(status) if status < 500 && !exact_200 => return Ok(Some(address)),
                 Ok(status) => format!("it answered {status} to GET {path}"),
                 Err(error) => format!("it did not answer to GET {path} ({error})"),
-            };
-            *self.answer.lock().unwrap_or_else(PoisonError::into_inner) = Some(answer);
+            });
             rest(&mut pause, ASK_EVERY).await;
         }
+    }
+
+    /// How it answered last when it was not ready.
+    fn note(&self, answer: String) {
+        *self.answer.lock().unwrap_or_else(PoisonError::into_inner) = Some(answer);
     }
 
     async fn socket(&self, path: &Path) {

@@ -5,7 +5,7 @@ use std::future::pending;
 use std::sync::Weak;
 
 use rideau_config::Health;
-use rideau_process::http_status;
+use rideau_process::Probe;
 use tokio::time::timeout;
 
 use super::Inner;
@@ -43,7 +43,12 @@ async fn ask(running: &Weak<Running>, health: &Health) -> String {
         let Some(process) = running.upgrade() else {
             return pending().await;
         };
-        let answer = timeout(health.timeout, http_status(&process.address, &health.path)).await;
+        let probe = Probe {
+            path: health.path.clone(),
+            host: process.app.config.load().probe_host().into(),
+            purpose: "health",
+        };
+        let answer = timeout(health.timeout, probe.status(&process.address)).await;
         let is_well = matches!(answer, Ok(Ok(status)) if status < 500);
         fails = if is_well { 0 } else { fails + 1 };
         if fails >= health.fails {

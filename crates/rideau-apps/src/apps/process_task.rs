@@ -9,8 +9,8 @@ use rideau_config::{AppConfig, AppListen, AppReady, RunSpec};
 use rideau_core::apps::{Leaving, ProcessId};
 use rideau_process::panics;
 use rideau_process::{
-    Address, Exit, Listen, OutputLimits, OutputLine, Process, Program, Ready, ResourceLimits,
-    Signal, StartReport, Whom, http_status,
+    Address, Exit, Listen, OutputLimits, OutputLine, Probe, Process, Program, Ready,
+    ResourceLimits, Signal, StartReport, Whom,
 };
 use tokio::sync::{oneshot, watch};
 use tokio::task::spawn_blocking;
@@ -241,7 +241,10 @@ fn lose(inner: &Arc<Inner>, start: &Start, running: &Running, program: &Program,
     let has_failed = inner.step(|step| {
         // A request to it may have noticed first.
         let was_of_use = step.machine.has_answered(start.process);
-        step.machine.lost(start.process, step.now, step.effects);
+        match exit.is_kill() {
+            true => step.machine.killed(start.process, step.now, step.effects),
+            false => step.machine.lost(start.process, step.now, step.effects),
+        }
         !was_of_use && step.machine.is_failing(start.app.id)
     });
     if !has_failed {
@@ -306,7 +309,8 @@ async fn begin(
     if let Some(address) = process.address() {
         for path in &run.warm_up {
             // What it answers is its own business.
-            let _ = timeout(WARM_UP_MAX, http_status(address, path)).await;
+            let probe = probe(config, path, "warm-up");
+            let _ = timeout(WARM_UP_MAX, probe.status(address)).await;
         }
     }
     Ok(process)
@@ -319,6 +323,15 @@ async fn resolved(root: Option<&Path>) -> Option<PathBuf> {
     let found = root.clone();
     let found = spawn_blocking(move || found.canonicalize()).await;
     Some(found.ok().and_then(Result::ok).unwrap_or(root))
+}
+
+/// A request of the server's own to a process of an app.
+pub(super) fn probe(config: &AppConfig, path: &str, purpose: &'static str) -> Probe {
+    Probe {
+        path: path.into(),
+        host: config.probe_host().into(),
+        purpose,
+    }
 }
 
 fn program(config: &AppConfig, root: Option<PathBuf>) -> Program {
@@ -336,10 +349,14 @@ fn program(config: &AppConfig, root: Option<PathBuf>) -> Program {
             AppListen::Fixed(address) => Listen::Fixed(Address::Port(*address)),
         },
         ready: match &run.ready {
-            AppReady::Auto => Ready::Auto,
+            AppReady::Auto => {
+                let health = config.health.as_ref();
+                let path = health.map_or("/", |health| &health.path);
+                Ready::Auto(probe(config, path, "ready"))
+            }
             AppReady::Connect => Ready::Connect,
             AppReady::Http(path) => Ready::Http {
-                path: path.clone(),
+                probe: probe(config, path, "ready"),
                 exact_200: false,
             },
             AppReady::Notify => Ready::Notify,

@@ -4,7 +4,7 @@
 use std::net::TcpListener;
 use std::time::Duration;
 
-use rideau_process::{Address, Listen, Program, Ready, StartStep};
+use rideau_process::{Address, Listen, Probe, Program, Ready, StartStep};
 
 use crate::harness::{Harness, LONG, program, runs, texts, until};
 
@@ -38,9 +38,16 @@ fn server(listen: Listen, ready: Ready, answers: &[&str]) -> Program {
     server
 }
 
+fn auto() -> Ready {
+    Ready::Auto(Probe::default())
+}
+
 fn http(path: &str, exact_200: bool) -> Ready {
     Ready::Http {
-        path: path.to_owned(),
+        probe: Probe {
+            path: path.to_owned(),
+            ..Probe::default()
+        },
         exact_200,
     }
 }
@@ -76,15 +83,63 @@ async fn a_process_that_answers_is_ready() {
 async fn a_process_that_listens_is_ready_and_is_not_disturbed() {
     let yard = Harness::new();
     for listen in [Listen::Socket, Listen::Port] {
-        for ready in [Ready::Auto, Ready::Connect] {
-            let program = server(listen.clone(), ready, &["200"]);
-            let process = yard.start(&program).await.unwrap();
-            assert!(process.address().is_some());
-            until("its line", || texts(&process).len() == 1).await;
-            process.stop().await.unwrap();
-            assert_eq!(texts(&process), ["listens"]);
-            assert_eq!(yard.files(), [""; 0]);
-        }
+        let program = server(listen.clone(), Ready::Connect, &["200"]);
+        let process = yard.start(&program).await.unwrap();
+        assert!(process.address().is_some());
+        until("its line", || texts(&process).len() == 1).await;
+        process.stop().await.unwrap();
+        assert_eq!(texts(&process), ["listens"]);
+        assert_eq!(yard.files(), [""; 0]);
+    }
+}
+
+#[tokio::test]
+async fn a_process_is_ready_with_its_first_answer_whatever_that_is() {
+    let yard = Harness::new();
+    for listen in [Listen::Socket, Listen::Port] {
+        let program = server(listen, auto(), &["500"]);
+        let process = yard.start(&program).await.unwrap();
+        until("its lines", || texts(&process).len() == 2).await;
+        assert_eq!(texts(&process), ["listens", "GET / HTTP/1.1 500"]);
+    }
+}
+
+/// It listens, closes a connection without a byte, cuts the head of the next answer off, and
+/// has its code then.
+const LATE: &str = "
+import os, socket
+s = socket.create_server(('127.0.0.1', int(os.environ['PORT'])))
+s.accept()[0].close()
+c = s.accept()[0]
+c.recv(9999)
+c.sendall(b'HTTP/1.1 200 OK\\r\\nContent-')
+c.close()
+c = s.accept()[0]
+print(c.recv(9999).decode(), flush=True)
+c.sendall(b'HTTP/1.1 401 X\\r\\nContent-Length: 0\\r\\n\\r\\n')
+s.accept()
+";
+
+#[tokio::test]
+async fn a_process_that_listens_before_it_can_answer_is_not_ready() {
+    let yard = Harness::new();
+    let probe = Probe {
+        path: "/up".into(),
+        host: "shop.example".into(),
+        ..Probe::default()
+    };
+    let mut program = program(&["python3", "-c", LATE], Ready::Auto(probe));
+    program.listen = Listen::Port;
+    let process = yard.start(&program).await.unwrap();
+    until("its lines", || texts(&process).len() >= 4).await;
+    let asked = texts(&process).join("\n");
+    for line in [
+        "GET /up HTTP/1.1",
+        "Host: shop.example",
+        "User-Agent: rideau",
+        "X-Rideau-Probe: ready",
+    ] {
+        assert!(asked.contains(line), "{asked}");
     }
 }
 
@@ -105,7 +160,7 @@ time.sleep(0.2)
 n.send(b'STOPPING=1')
 time.sleep(1000)
 ";
-    let mut program = program(&["python3", "-c", script], Ready::Auto);
+    let mut program = program(&["python3", "-c", script], auto());
     program.listen = Listen::Port;
     // The time is too short for it, if it did not ask for more. A busy machine may not
     // even have loaded it by then.
@@ -152,7 +207,7 @@ async fn a_fixed_address_is_where_the_child_is_and_no_other_process() {
 #[tokio::test]
 async fn a_process_that_never_listens_is_reported_with_what_it_could_do() {
     let yard = Harness::new();
-    let mut never = program(&["sleep", "1000"], Ready::Auto);
+    let mut never = program(&["sleep", "1000"], auto());
     never.listen = Listen::Port;
     never.start_timeout = SOON;
     let report = yard.start_reported(&never).await.unwrap_err();
@@ -192,7 +247,7 @@ print(s.getsockname()[1], flush=True)
 time.sleep(1000)
 ";
     for listen in [Listen::Port, Listen::Socket] {
-        let mut program = program(&["python3", "-c", script], Ready::Auto);
+        let mut program = program(&["python3", "-c", script], auto());
         program.listen = listen;
         program.start_timeout = SOON;
         let report = loop {
@@ -234,7 +289,7 @@ async fn a_process_that_answers_badly_is_reported_with_its_answer() {
 async fn a_process_that_crashes_at_its_start_is_quoted_with_advice() {
     let yard = Harness::new();
     let script = "import none_of_this";
-    let mut crash = program(&["python3", "-c", script], Ready::Auto);
+    let mut crash = program(&["python3", "-c", script], auto());
     crash.listen = Listen::Port;
     let report = yard.start_reported(&crash).await.unwrap_err();
     assert_eq!(

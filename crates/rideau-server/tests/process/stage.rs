@@ -9,7 +9,7 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 
 use rideau_process::{
-    Address, Listen, Program, Ready, ResourceLimits, StartReport, StartStep, Whom,
+    Address, Listen, Probe, Program, Ready, ResourceLimits, StartReport, StartStep, Whom,
 };
 use rideau_testing::{command, skipped};
 
@@ -298,7 +298,7 @@ async fn what_the_daemon_was_started_with_is_not_passed_on() {
     assert_eq!(ignored(&lines[0]), 0);
     assert_eq!(lines[1..], ["0", "1", "2", "3"]);
     let checked = format!("{OPEN_FILES}{INHERITOR}");
-    let mut inheritor = program(&["python3", "-c", &checked], Ready::Auto);
+    let mut inheritor = program(&["python3", "-c", &checked], Ready::Auto(Probe::default()));
     inheritor.listen = Listen::InheritSocket;
     let process = yard.start(&inheritor).await.unwrap();
     // Its socket is there before it runs.
@@ -311,7 +311,7 @@ async fn what_the_daemon_was_started_with_is_not_passed_on() {
 async fn a_child_is_given_the_socket_that_we_listen_at() {
     let yard = Harness::new();
     for listen in [Listen::InheritSocket, Listen::InheritPort] {
-        let mut inheritor = program(&["python3", "-c", INHERITOR], Ready::Auto);
+        let mut inheritor = program(&["python3", "-c", INHERITOR], Ready::Auto(Probe::default()));
         inheritor.listen = listen.clone();
         let process = yard.start(&inheritor).await.unwrap();
         let mut answer = String::new();
