@@ -7,6 +7,7 @@
 
 mod body;
 mod broken;
+mod certificates;
 mod conn;
 mod error_log;
 mod fast_path;
@@ -38,8 +39,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use arc_swap::ArcSwap;
 use tokio::sync::watch;
 
+pub use self::certificates::{FrontCertificate, Tls};
 pub use self::router::{Route, Router};
-pub use self::serve::{FrontListener, Tls};
+pub use self::serve::FrontListener;
 use crate::apps::{App, Apps};
 use ids::Ids;
 use rideau_config::FrontConfig;

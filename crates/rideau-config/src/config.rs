@@ -6,6 +6,7 @@ use rideau_core::{broker as core_broker, meter, regulator as core_regulator};
 
 use super::app::AppConfig;
 use super::broker::{BrokerConfig, RegulatorConfig, Source};
+use super::certificate::CertificateConfig;
 use super::cluster::ClusterConfig;
 use super::front::FrontConfig;
 use super::lock::LockRule;
@@ -57,6 +58,8 @@ pub struct Config {
     pub front: FrontConfig,
     /// The applications.
     pub apps: Vec<AppConfig>,
+    /// The certificates of the front.
+    pub certificates: Vec<CertificateConfig>,
     /// What was written with variables.
     pub unexpanded: Arc<Vec<Unexpanded>>,
 }
@@ -80,6 +83,7 @@ impl Default for Config {
             cluster: None,
             front: FrontConfig::default(),
             apps: Vec::new(),
+            certificates: Vec::new(),
             unexpanded: Arc::default(),
         }
     }

@@ -24,7 +24,7 @@ section! {
         }
         /// Where HTTP is spoken; without it the apps cannot be reached.
         listen: Vec<SocketAddr> = Vec::new(), List, Restart, sample = r#"["127.0.0.1:3000"]"#;
-        /// The same within TLS, with the certificate of `[tls]`.
+        /// The same within TLS; needs a `[certificate.NAME]`.
         tls_listen: Vec<SocketAddr> = Vec::new(), List, Restart, sample = r#"["127.0.0.1:3443"]"#;
         /// Processes of all apps together.
         max => (limits.max): usize, Number, Live, bounds = (1, PROCESSES_MAX), sample = "24",

@@ -9,6 +9,7 @@
 
 mod app;
 mod broker;
+mod certificate;
 mod cluster;
 mod config;
 mod core_kinds;
@@ -50,6 +51,7 @@ mod words;
 
 pub use app::{AppConfig, AppListen, AppReady, Health, Http, RunSpec};
 pub use broker::{BrokerConfig, BrokerParts, Feed, RegulatorConfig, Source};
+pub use certificate::CertificateConfig;
 pub use cluster::{ClusterConfig, EtcdUrl};
 pub use config::{Config, Env};
 pub use exec::Exec;

@@ -2,6 +2,7 @@
 
 use super::app::AppConfig;
 use super::broker::{BrokerConfig, RegulatorConfig};
+use super::certificate::CertificateConfig;
 use super::cluster::ClusterConfig;
 use super::config::Config;
 use super::front::FrontConfig;
@@ -129,6 +130,13 @@ pub(super) const PARTS: &[Part] = &[
     ),
     named!("view", ViewConfig, ViewConfig::KEYS, views, name),
     one!("front", FrontConfig, |config| &config.front),
+    named!(
+        "certificate",
+        CertificateConfig,
+        CertificateConfig::KEYS,
+        certificates,
+        name
+    ),
     named!(
         "app",
         AppConfig,

@@ -10,6 +10,7 @@ use toml_edit::{Document, TableLike};
 
 use super::app::AppConfig;
 use super::broker::{BrokerConfig, RegulatorConfig};
+use super::certificate::CertificateConfig;
 use super::cluster::ClusterConfig;
 use super::config::{Config, Env};
 use super::fault::Faults;
@@ -243,6 +244,9 @@ impl Sections<'_> {
             store,
             cluster: self.cluster.as_ref().and_then(ClusterConfig::read),
             front: read_one(self.front.as_ref()),
+            certificates: all(&self.certificates, CertificateConfig::read)
+                .flatten()
+                .collect(),
             apps: all(&self.apps, AppConfig::read).flatten().collect(),
             unexpanded: Arc::default(),
             server: read_one(self.server.as_ref()),

@@ -26,6 +26,7 @@ pub(super) fn check(notes: &Notes<'_>, sections: &Sections<'_>, config: &Config)
     }
     check_doubles(notes, &addresses(sections));
     check_tls(notes, sections);
+    check_certificates(notes, sections, config);
     check_groups(notes, sections);
     check_feeds(notes, sections);
     check_shadows(notes, &sections.locks);
@@ -145,15 +146,10 @@ fn check_tls(notes: &Notes<'_>, sections: &Sections<'_>) {
     let wanted = [
         (&sections.server, "tls_listen"),
         (&sections.server, "tls_admin"),
-        (&sections.front, "tls_listen"),
     ];
-    // What cannot be read is wanted, too.
     let wanted = wanted.into_iter().filter_map(|(section, key)| {
         let section = section.as_ref()?;
-        let item = section.entry(key)?.item;
-        let is_wanted =
-            !section.is_word(key, "none") && item.as_array().is_none_or(|a| !a.is_empty());
-        is_wanted.then_some((section, key))
+        is_wanted(section, key).then_some((section, key))
     });
     let wanted: Vec<_> = wanted.collect();
     match &sections.tls {
@@ -165,11 +161,48 @@ fn check_tls(notes: &Notes<'_>, sections: &Sections<'_>) {
             }
         }
         Some(tls) if wanted.is_empty() => {
-            let hint =
-                "write `tls_listen` or `tls_admin` under [server], or the first under [front]";
+            let hint = "write `tls_listen` or `tls_admin` under [server]; the front has \
+                        [certificate.NAME]";
             notes.warn(tls.at.clone(), "[tls] is not used", hint);
         }
         Some(_) => (),
+    }
+}
+
+/// Whether a key has an address. What cannot be read is wanted, too.
+fn is_wanted(section: &Section<'_>, key: &str) -> bool {
+    let Some(entry) = section.entry(key) else {
+        return false;
+    };
+    let is_some = entry.item.as_array().is_none_or(|all| !all.is_empty());
+    is_some && !section.is_word(key, "none")
+}
+
+/// The front has certificates of its own: those that know the clients of the Redis protocol
+/// would ask the same of every reader.
+fn check_certificates(notes: &Notes<'_>, sections: &Sections<'_>, config: &Config) {
+    let front = sections.front.as_ref();
+    let front = front.filter(|front| is_wanted(front, "tls_listen"));
+    match (front, sections.certificates.first()) {
+        (Some(front), None) => {
+            let message = "`tls_listen` needs a certificate";
+            let hint = "add [certificate.NAME] with `cert` and `key`; [tls] is not for the front";
+            notes.error(front.at("tls_listen"), message, hint);
+        }
+        (None, Some((name, section))) => {
+            let message = format!("[certificate.{name}] is not used");
+            let hint = "write tls_listen = [\"0.0.0.0:443\"] under [front]";
+            notes.warn(section.at.clone(), message, hint);
+        }
+        _ => (),
+    }
+    let defaults = config.certificates.iter().filter(|one| one.is_default);
+    for second in defaults.skip(1) {
+        let mut named = sections.certificates.iter();
+        if let Some((_, section)) = named.find(|(name, _)| *name == second.name) {
+            let message = "another certificate is the default already";
+            notes.error(section.at("default"), message, "write it once");
+        }
     }
 }
 

@@ -55,7 +55,10 @@ const PAGES: &[Page] = &[
         "What is over a limit is refused with its name. What is there when a limit is \
                 lowered stays.",
     ),
-    Page::new("tls", "TLS").about("For new connections."),
+    Page::new("tls", "TLS of the Redis protocol and of the admin page").about(
+        "For new connections. The files are looked at every ten seconds, and read again when \
+                they have changed.",
+    ),
     Page::new("log", "the log"),
     Page::new("user", "who may do what")
         .about(
@@ -145,6 +148,12 @@ hold       = "connection"
         .about("Without this section there is one node, and no etcd. See docs/cluster.md."),
     Page::new("front", "the front of applications")
         .about("HTTP for the apps below. See docs/apps.md."),
+    Page::new("certificate", "certificates of the front")
+        .about(
+            "A client gets the certificate of the name that it asks for. The files are looked \
+                at every ten seconds, and read again when they have changed.",
+        )
+        .named("shop", ""),
     Page::new(
         "app",
         "apps: programs that speak HTTP, started when requests come",

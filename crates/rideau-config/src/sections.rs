@@ -28,6 +28,7 @@ pub(super) struct Sections<'a> {
     pub(super) ranges: Named<'a>,
     pub(super) views: Named<'a>,
     pub(super) front: Option<Section<'a>>,
+    pub(super) certificates: Named<'a>,
     pub(super) apps: Named<'a>,
 }
 
@@ -67,6 +68,7 @@ impl<'a> Sections<'a> {
             ranges: named("range"),
             views: named("view"),
             front: one("front"),
+            certificates: named("certificate"),
             apps: named("app"),
         }
     }

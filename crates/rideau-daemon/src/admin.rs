@@ -47,7 +47,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio_rustls::TlsAcceptor;
 
 use crate::net::tls;
-use crate::net::tls_files::renewed;
+use crate::net::tls_files::SharedAcceptor;
 use crate::state::daemon::Daemon;
 use crate::state::reserve::Reserve;
 use crate::view::facts::Limit;
@@ -114,7 +114,7 @@ pub(crate) struct AdminListener(Vec<Acceptor>);
 /// One of these places, within TLS or not.
 struct Acceptor {
     listener: TcpListener,
-    tls: Option<TlsAcceptor>,
+    tls: Option<SharedAcceptor>,
 }
 
 impl AdminListener {
@@ -127,7 +127,7 @@ impl AdminListener {
     pub(crate) async fn listen(
         &mut self,
         address: SocketAddr,
-        tls: Option<TlsAcceptor>,
+        tls: Option<SharedAcceptor>,
     ) -> io::Result<SocketAddr> {
         let listener = bind::tcp(address)?;
         let address = listener.local_addr()?;
@@ -168,8 +168,6 @@ impl Acceptor {
     async fn serve(&self, admin: &Admin, router: &axum::Router) {
         let address = self.listener.local_addr();
         let is_local = address.is_ok_and(|at| at.ip().is_loopback());
-        let mut generation = admin.daemon.settings.generation();
-        let mut tls = self.tls.clone();
         loop {
             let (stream, address) = match self.listener.accept().await {
                 Ok(accepted) => accepted,
@@ -180,15 +178,8 @@ impl Acceptor {
                 }
             };
             let _ = stream.set_nodelay(true);
-            // The files count as soon as they are read again.
-            if let Some(tls) = &mut tls
-                && generation != admin.daemon.settings.generation()
-            {
-                generation = admin.daemon.settings.generation();
-                let new = panics::contain(|| renewed(&admin.daemon)).unwrap_or(None);
-                *tls = new.unwrap_or(tls.clone());
-            }
             let entrance = Entrance::new(address, is_local);
+            let tls = self.tls.as_ref().map(SharedAcceptor::now);
             let begin = || begin(admin, router, tls.as_ref(), entrance, stream);
             let _ = panics::contain(begin);
         }

@@ -27,23 +27,19 @@ use rustix::io::Errno;
 use rustix::process::geteuid;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::task::JoinHandle;
-use tokio_rustls::TlsAcceptor;
 
 use self::cluster::Joining;
 pub(crate) use self::drain::drain;
 pub(crate) use self::listener::Listener;
 use crate::admin::AdminListener;
 use crate::net::control::ControlFiles;
-use crate::net::tls;
-use crate::net::tls_files;
+use crate::net::tls_files::{SharedAcceptor, TlsFiles};
 use crate::state::daemon::Daemon;
 use crate::state::end::EndReason;
 use crate::state::versions::Source;
 
 /// A client has this long to say within TLS which user it is.
 const HANDSHAKE_MAX: Duration = Duration::from_secs(10);
-/// How often it is looked whether the files of TLS were read again.
-const RENEW: Duration = Duration::from_secs(1);
 /// How often it is looked how far fences have come.
 const EPOCHS: Duration = Duration::from_secs(10);
 /// How often sessions are looked at whose time may be up.
@@ -160,11 +156,11 @@ async fn run_joining(
     let mut stop = StopAsked::listen()?;
     let hangup = signal(SignalKind::hangup())?;
     let config = daemon.config.load_full();
-    let (server, tls) = (&config.server, &config.tls);
+    let server = &config.server;
     let io_threads = Arc::new(IoThreads::start(server.threads)?);
-    let acceptor = tls.as_ref().map(tls::acceptor).transpose()?;
-    let (listeners, mut addresses) = listen_redis(server, acceptor.as_ref()).await?;
-    let (admin, places) = listen_http(server, acceptor.clone()).await?;
+    let tls = TlsFiles::read(&config)?;
+    let (listeners, mut addresses) = listen_redis(server, tls.server.as_ref()).await?;
+    let (admin, places) = listen_http(server, tls.server.clone()).await?;
     let page = link(&daemon, &config, places.first());
     addresses.extend(places);
     // Applications run on this machine: a front on every core would wait behind them.
@@ -172,8 +168,13 @@ async fn run_joining(
         Some(_) => Arc::clone(&io_threads),
         None => Arc::new(IoThreads::start_beside_others()?),
     };
-    let (front, places) =
-        listen_front(&daemon, &config, acceptor, Arc::clone(&front_threads)).await?;
+    let (front, places) = listen_front(
+        &daemon,
+        &config,
+        tls.front.clone(),
+        Arc::clone(&front_threads),
+    )
+    .await?;
     let port = listeners.iter().find_map(Listener::port);
     let port = port.or_else(|| places.iter().find_map(|place| port_of(place)));
     addresses.extend(places);
@@ -196,6 +197,9 @@ async fn run_joining(
     }
     for_ever("the watch for leaks", &daemon, leak_check::keep);
     for_ever("the epochs of fences", &daemon, keep_epochs);
+    for_ever("the files of TLS", &daemon, move |daemon| {
+        tls.clone().keep(daemon)
+    });
     tokio::spawn(reload_on(hangup, Arc::clone(&daemon)));
     warn(&daemon, &config);
     ready(&Ready {
@@ -262,7 +266,7 @@ fn warn(daemon: &Daemon, config: &Config) {
 /// Listen for clients that speak the Redis protocol. Says where that is.
 async fn listen_redis(
     server: &Server,
-    acceptor: Option<&TlsAcceptor>,
+    acceptor: Option<&SharedAcceptor>,
 ) -> io::Result<(Vec<Listener>, Vec<String>)> {
     let (mut listeners, mut addresses) = (Vec::new(), Vec::new());
     for listen in &server.listen {
@@ -352,8 +356,11 @@ fn port_of(place: &str) -> Option<u16> {
 }
 
 /// Do this for as long as the server runs, also after a panic.
-fn for_ever<F>(name: &'static str, daemon: &Arc<Daemon>, task: fn(Arc<Daemon>) -> F)
-where
+fn for_ever<F>(
+    name: &'static str,
+    daemon: &Arc<Daemon>,
+    task: impl Fn(Arc<Daemon>) -> F + Send + Sync + 'static,
+) where
     F: Future<Output = ()> + Send + 'static,
 {
     let daemon = Arc::clone(daemon);
@@ -392,7 +399,7 @@ fn unheard(place: impl fmt::Display, key: &str, error: &io::Error) -> io::Error 
 async fn listen_front(
     daemon: &Arc<Daemon>,
     config: &Config,
-    acceptor: Option<TlsAcceptor>,
+    tls: Option<Tls>,
     io_threads: Arc<IoThreads>,
 ) -> io::Result<(FrontListener, Vec<String>)> {
     let mut front = FrontListener::default();
@@ -404,37 +411,20 @@ async fn listen_front(
         let bound = bound.map_err(|error| unheard(address, "front.listen", &error))?;
         places.push(format!("http://{bound}"));
     }
-    if let Some(acceptor) = acceptor {
-        let tls = Tls::new(&acceptor);
+    if let Some(tls) = tls {
         for address in &config.front.tls_listen {
             let bound = front.listen(*address, Some(tls.clone())).await;
             let bound = bound.map_err(|error| unheard(address, "front.tls_listen", &error))?;
             places.push(format!("https://{bound}"));
         }
-        tokio::spawn(renew(tls, Arc::clone(daemon)));
     }
     Ok((front, places))
-}
-
-/// Have the front use the files of TLS as they are now, whenever the config was
-/// read.
-async fn renew(tls: Tls, daemon: Arc<Daemon>) {
-    let mut generation = daemon.settings.generation();
-    let mut ticks = tokio::time::interval(RENEW);
-    loop {
-        ticks.tick().await;
-        if generation != daemon.settings.generation() {
-            generation = daemon.settings.generation();
-            let renew = || tls_files::renewed(&daemon).inspect(|acceptor| tls.renew(acceptor));
-            let _ = panics::contain(renew);
-        }
-    }
 }
 
 /// Listen for HTTP where the config says. Says where that is.
 async fn listen_http(
     server: &Server,
-    tls: Option<TlsAcceptor>,
+    tls: Option<SharedAcceptor>,
 ) -> io::Result<(AdminListener, Vec<String>)> {
     let mut admin = AdminListener::default();
     let mut places = Vec::new();

@@ -43,3 +43,5 @@ mod serving;
 mod shortage;
 #[path = "apps/tiny.rs"]
 mod tiny;
+#[path = "apps/tls.rs"]
+mod tls;

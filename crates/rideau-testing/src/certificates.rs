@@ -29,8 +29,18 @@ pub fn signer(name: &str) -> Signer {
 ///
 /// If no key can be made.
 pub fn papers(name: &str, signer: &Signer) -> Papers {
+    papers_for(name, &["localhost"], signer)
+}
+
+/// The certificate of this name for these hosts.
+///
+/// # Panics
+///
+/// If no key can be made.
+pub fn papers_for(name: &str, hosts: &[&str], signer: &Signer) -> Papers {
     let key = key();
-    let certificate = params(name, vec!["localhost".to_owned()]).signed_by(&key, signer);
+    let hosts = hosts.iter().map(|host| (*host).to_owned()).collect();
+    let certificate = params(name, hosts).signed_by(&key, signer);
     Papers {
         certificate: certificate.expect("what was made here can be signed"),
         key,

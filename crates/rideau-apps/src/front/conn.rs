@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use super::certificates::Shown;
 use crate::http1::fields::put;
 
 /// One client's connection.
@@ -13,6 +14,8 @@ pub(super) struct ClientConn {
     /// What the peer says of the client that it speaks for is believed.
     pub(super) is_trusted: bool,
     pub(super) is_tls: bool,
+    /// The certificate that it was let in with, within TLS.
+    pub(super) shown: Option<Shown>,
     /// The port it came to, in words.
     pub(super) port: String,
     /// What processes are told of a peer that is not believed, as it is written.
@@ -28,6 +31,7 @@ impl ClientConn {
             peer_text: peer.ip().to_canonical().to_string(),
             is_trusted,
             is_tls,
+            shown: None,
             port: local_port.to_string(),
             told: Vec::new(),
             in_flight: AtomicUsize::new(0),

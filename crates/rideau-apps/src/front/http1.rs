@@ -287,6 +287,7 @@ impl Connection<'_> {
                 names_fields: head.names_fields(),
                 length: head.length(),
                 upgrades: head.upgrades(),
+                is_shared: false,
             };
             let manner = Manner {
                 wants_head: *head.method() == Method::HEAD,

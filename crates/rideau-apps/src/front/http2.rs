@@ -2,6 +2,7 @@
 //!
 //! The frames are those of `h2`; what they ask for is answered as any request is.
 
+mod control_frames;
 mod sending;
 
 use std::future::poll_fn;
@@ -17,6 +18,7 @@ use hyper::{Method, Request, Response, StatusCode, header};
 use parking_lot::Mutex;
 use rideau_process::panics;
 
+use self::control_frames::{ControlFrames, TooMany};
 use self::sending::Sending;
 use super::Front;
 use super::conn::ClientConn;
@@ -44,7 +46,9 @@ const SEND_MAX: usize = 400 << 10;
 struct Served {
     front: Arc<Front>,
     conn: Arc<ClientConn>,
-    connection: Connection<IoTimeout<Stream>, Bytes>,
+    connection: Connection<ControlFrames<IoTimeout<Stream>>, Bytes>,
+    /// The client has sent more control frames than anybody needs.
+    too_many: TooMany,
 }
 
 /// A request that is being answered. If it is dropped before it is over, the
@@ -61,6 +65,7 @@ pub(super) async fn serve(mut guest: Guest, conn: ClientConn, stream: Stream) {
     let patience = guest.patience();
     let client = Arc::clone(&conn);
     let stream = IoTimeout::both(stream, patience.idle, move || client.is_busy());
+    let (stream, too_many) = ControlFrames::new(stream);
     let front = Arc::clone(&guest.front);
     let header_max = front.config.load().header_max;
     let shaken = Builder::new()
@@ -79,6 +84,7 @@ pub(super) async fn serve(mut guest: Guest, conn: ClientConn, stream: Stream) {
         front,
         conn,
         connection,
+        too_many,
     };
     let finish = |served: Pin<&mut Served>| served.get_mut().connection.graceful_shutdown();
     guest.run(pin!(served), finish).await;
@@ -89,7 +95,12 @@ impl Future for Served {
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
         let served = self.get_mut();
-        while let Some(came) = ready!(served.connection.poll_accept(context)) {
+        loop {
+            let came = served.connection.poll_accept(context);
+            served.too_many.end(&mut served.connection);
+            let Some(came) = ready!(came) else {
+                break;
+            };
             let (request, respond) = match came {
                 Ok(came) => came,
                 Err(error) => {
@@ -160,12 +171,15 @@ fn written(parts: &Parts) -> Option<(Vec<u8>, Vec<Span>)> {
         return None;
     }
     add("host", host.filter(|host| is_host(host))?)?;
-    let others = parts
-        .headers
-        .iter()
-        .filter(|(name, _)| *name != header::HOST);
-    for (name, value) in others {
+    let is_added = |name: &header::HeaderName| *name == header::HOST || *name == header::COOKIE;
+    for (name, value) in parts.headers.iter().filter(|(name, _)| !is_added(name)) {
         add(name.as_str(), value.as_bytes())?;
+    }
+    // HTTP/2 may send them one by one. HTTP/1 has one field for all of them.
+    let cookies = parts.headers.get_all(header::COOKIE).iter();
+    let cookies: Vec<_> = cookies.map(|cookie| cookie.as_bytes()).collect();
+    if !cookies.is_empty() {
+        add("cookie", &cookies.join(&b"; "[..]))?;
     }
     Some((bytes, spans))
 }
@@ -213,6 +227,7 @@ impl Stay {
             names_fields: true,
             length: len,
             upgrades: false,
+            is_shared: true,
         };
         let begun = self.begun.insert(front.begin(&self.conn, &heard));
         let sent = (!incoming.is_end_stream()).then_some(Sent {

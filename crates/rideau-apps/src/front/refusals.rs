@@ -35,8 +35,10 @@ pub(super) enum No {
     HeaderTimeout,
     /// Its body is too large.
     BodyTooLarge,
-    /// It wants a tunnel to somewhere.
+    /// It wants a tunnel, or its own words back.
     Method,
+    /// Its host has another certificate than its connection.
+    Misdirected,
     /// No app serves that host and path.
     UnknownApp,
     /// There is no place in a process.
@@ -89,6 +91,7 @@ impl No {
             Self::HeaderTimeout => StatusCode::REQUEST_TIMEOUT,
             Self::BodyTooLarge => StatusCode::PAYLOAD_TOO_LARGE,
             Self::Method => StatusCode::METHOD_NOT_ALLOWED,
+            Self::Misdirected => StatusCode::MISDIRECTED_REQUEST,
             Self::UnknownApp => StatusCode::NOT_FOUND,
             Self::Refused(_) => StatusCode::SERVICE_UNAVAILABLE,
             Self::Unreachable | Self::Closed | Self::BadAnswer => StatusCode::BAD_GATEWAY,
@@ -105,6 +108,7 @@ impl No {
             Self::HeaderTimeout => "header_timeout",
             Self::BodyTooLarge => "body_too_large",
             Self::Method => "method_not_allowed",
+            Self::Misdirected => "misdirected",
             Self::UnknownApp => "no_such_app",
             Self::Refused(refused) => word_of(&refused.refusal),
             Self::Unreachable => "app_unreachable",
@@ -122,7 +126,8 @@ impl No {
             Self::HeaderTooLarge => "The request has a head that is too large.",
             Self::HeaderTimeout => "The request took too long to come.",
             Self::BodyTooLarge => "The request has a body that is too large.",
-            Self::Method => "There are no tunnels to anywhere from here.",
+            Self::Method => "CONNECT and TRACE are not served here.",
+            Self::Misdirected => "This host needs a connection of its own.",
             Self::UnknownApp => "There is no application here.",
             Self::Refused(refused) => match word_of(&refused.refusal) {
                 "queue_full" => "Too many are waiting already. Please try again soon.",
@@ -357,6 +362,7 @@ mod tests {
             (No::HeaderTimeout, 408, "header_timeout"),
             (No::BodyTooLarge, 413, "body_too_large"),
             (No::Method, 405, "method_not_allowed"),
+            (No::Misdirected, 421, "misdirected"),
             (No::UnknownApp, 404, "no_such_app"),
             (refused(Reason::Full), 503, "queue_full"),
             (refused(Reason::Timeout), 503, "queue_timeout"),

@@ -8,6 +8,7 @@ use rideau_config::AppConfig;
 use rideau_core::apps::ProcessId;
 
 use super::Front;
+use super::certificates::Shown;
 use super::conn::ClientConn;
 use super::headers::{self, END, Toward};
 use super::ids::Id;
@@ -36,6 +37,8 @@ pub(super) struct Heard<'a> {
     pub(super) length: Option<u64>,
     /// It would go on with something else.
     pub(super) upgrades: bool,
+    /// Other requests of its connection may be for other hosts.
+    pub(super) is_shared: bool,
 }
 
 /// A request that was understood, or not.
@@ -82,19 +85,30 @@ impl Front {
         heard: &Heard<'_>,
         id: &Id,
     ) -> Result<ProxyRequest, No> {
-        if *heard.method == Method::CONNECT {
+        if matches!(*heard.method, Method::CONNECT | Method::TRACE) {
             return Err(No::Method);
         }
         let target = heard.target;
         if !target.is_ascii() && str::from_utf8(target).is_err() {
             return Err(NO_PATH);
         }
+        if target == b"*" && *heard.method != Method::OPTIONS {
+            return Err(NO_PATH);
+        }
         let (authority, whole) = parted(target)?;
         let host = authority.or(heard.host).unwrap_or_default();
+        let is_shown = |shown: &Shown| shown.is_for(host, heard.is_shared);
+        if !conn.shown.as_ref().is_none_or(is_shown) {
+            return Err(No::Misdirected);
+        }
         let query = memchr::memchr(b'?', whole);
         let path = &whole[..query.unwrap_or(whole.len())];
         let table = self.table.load();
         let route = table.router.find(host, path).ok_or(No::UnknownApp)?;
+        let rest = path.get(route.prefix.len()..).unwrap_or_default();
+        if !route.prefix.is_empty() && climbs_out(rest) {
+            return Err(No::Bad("its path leads out of the app"));
+        }
         let app = table.apps.get(route.place).ok_or(No::UnknownApp)?;
         let config = app.config.load_full();
         let cookie = config.http.sticky.as_deref();
@@ -142,6 +156,63 @@ fn parted(target: &[u8]) -> Result<(Option<&[u8]>, &[u8]), No> {
         return Err(No::Bad("whom it is for is no host"));
     }
     Ok((Some(authority), path))
+}
+
+/// Whether a path goes above where it begins, by `..` in whatever spelling. Behind a prefix
+/// that would be another app's, and an app may look at it in its own way.
+fn climbs_out(path: &[u8]) -> bool {
+    let mut depth = 0_usize;
+    let mut rest = path;
+    while let Some((segment, behind)) = next_segment(rest) {
+        rest = behind;
+        depth = match dots(segment) {
+            Some(2) if depth == 0 => return true,
+            Some(2) => depth - 1,
+            Some(_) => depth,
+            None if segment.is_empty() => depth,
+            None => depth + 1,
+        };
+    }
+    false
+}
+
+/// What stands before the next slash, and what behind it. Some take `\`, and some `%2f`, for
+/// a slash too.
+fn next_segment(path: &[u8]) -> Option<(&[u8], &[u8])> {
+    if path.is_empty() {
+        return None;
+    }
+    for (at, byte) in path.iter().enumerate() {
+        let len = match byte {
+            b'/' | b'\\' => 1,
+            b'%' if is_escape(&path[at..], b"2f") || is_escape(&path[at..], b"5c") => 3,
+            _ => continue,
+        };
+        return Some((&path[..at], &path[at + len..]));
+    }
+    Some((path, &[]))
+}
+
+/// How many dots a segment is, if it is nothing else.
+fn dots(mut segment: &[u8]) -> Option<usize> {
+    let mut count = 0;
+    while !segment.is_empty() {
+        let len = match segment[0] {
+            b'.' => 1,
+            _ if is_escape(segment, b"2e") => 3,
+            // What follows is a parameter of the segment.
+            b';' if count > 0 => break,
+            _ => return None,
+        };
+        segment = &segment[len..];
+        count += 1;
+    }
+    (1..=2).contains(&count).then_some(count)
+}
+
+fn is_escape(bytes: &[u8], digits: &[u8; 2]) -> bool {
+    let is_these = |rest: &[u8]| rest.len() >= 2 && rest[..2].eq_ignore_ascii_case(digits);
+    bytes.strip_prefix(b"%").is_some_and(is_these)
 }
 
 /// Write the head of a request as a process gets it if no body follows.
@@ -209,5 +280,48 @@ impl ProxyRequest {
         put(&mut head, "Upgrade", upgrade);
         head.extend_from_slice(END);
         head
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::climbs_out;
+
+    #[test]
+    fn a_path_that_goes_above_its_beginning_is_found_in_every_spelling() {
+        let out = [
+            "/..",
+            "/../x",
+            "/./../x",
+            "/a/../../x",
+            "/%2e%2E/x",
+            "/.%2e/x",
+            "/..%2fx",
+            "/..%5Cx",
+            "/..\\x",
+            "//../x",
+            "/..;a=b/x",
+        ];
+        for path in out {
+            assert!(climbs_out(path.as_bytes()), "{path}");
+        }
+        let within = [
+            "",
+            "/",
+            "/a/..",
+            "/a/../b",
+            "/...",
+            "/..a",
+            "/a..",
+            "/.well-known/x",
+            "/a;..",
+            "/%2",
+            "/a/b/../../c",
+            "/%2e",
+            "/x%2fy/../z",
+        ];
+        for path in within {
+            assert!(!climbs_out(path.as_bytes()), "{path}");
+        }
     }
 }

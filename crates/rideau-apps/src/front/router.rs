@@ -57,10 +57,7 @@ impl Router {
 
     /// The way for this host, which may have a port, and this path.
     pub fn find(&self, host: &[u8], path: &[u8]) -> Option<&Arc<Route>> {
-        let mut host = without_port(host);
-        while let Some(rest) = host.strip_suffix(b".") {
-            host = rest;
-        }
+        let host = host_name(host);
         let lower;
         let has_upper = |any, byte: &u8| any | byte.is_ascii_uppercase();
         let host = if host.iter().fold(false, has_upper) {
@@ -126,6 +123,15 @@ fn leads(prefix: &[u8], path: &[u8]) -> bool {
         || path
             .strip_prefix(prefix)
             .is_some_and(|rest| rest.is_empty() || rest.starts_with(b"/"))
+}
+
+/// The name of a host, without the port and without dots at its end.
+pub(super) fn host_name(host: &[u8]) -> &[u8] {
+    let mut host = without_port(host);
+    while let Some(rest) = host.strip_suffix(b".") {
+        host = rest;
+    }
+    host
 }
 
 fn without_port(host: &[u8]) -> &[u8] {

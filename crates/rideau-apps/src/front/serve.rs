@@ -6,14 +6,13 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use arc_swap::ArcSwap;
 use rideau_process::panics;
 use socket2::{SockRef, TcpKeepalive};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
-use tokio_rustls::TlsAcceptor;
 
+use super::certificates::{ALPN_H2, Certificates, Tls};
 use super::conn::ClientConn;
 use super::guest::Guest;
 use super::http1;
@@ -26,9 +25,6 @@ use crate::io_threads::IoThreads;
 
 /// What HTTP/2 begins with.
 const PREFACE: &[u8] = b"PRI * HTTP/2.0";
-/// How HTTP/2 is called within TLS.
-const ALPN_H2: &[u8] = b"h2";
-const ALPN_HTTP: &[u8] = b"http/1.1";
 /// A client that is silent is asked whether it is there.
 const ASK_AFTER: Duration = Duration::from_secs(60);
 
@@ -46,29 +42,6 @@ pub struct FrontListener {
 struct Acceptor {
     listener: TcpListener,
     tls: Option<Tls>,
-}
-
-/// What takes connections within TLS in; changed while it is used.
-#[derive(Clone)]
-pub struct Tls(Arc<ArcSwap<TlsAcceptor>>);
-
-impl Tls {
-    /// Take connections in with this.
-    pub fn new(acceptor: &TlsAcceptor) -> Self {
-        Self(Arc::new(ArcSwap::from_pointee(speaking(acceptor))))
-    }
-
-    /// And new ones with this.
-    pub fn renew(&self, acceptor: &TlsAcceptor) {
-        self.0.store(Arc::new(speaking(acceptor)));
-    }
-}
-
-/// The same, saying which HTTP we speak.
-fn speaking(acceptor: &TlsAcceptor) -> TlsAcceptor {
-    let mut config = (**acceptor.config()).clone();
-    config.alpn_protocols = vec![ALPN_H2.to_vec(), ALPN_HTTP.to_vec()];
-    TlsAcceptor::from(Arc::new(config))
 }
 
 impl FrontListener {
@@ -170,7 +143,7 @@ impl Acceptor {
 impl Guest {
     /// Serve it, where that is done.
     fn begin(self, stream: TcpStream, tls: Option<&Tls>, io_threads: Option<&IoThreads>) {
-        let tls = tls.map(|tls| tls.0.load_full());
+        let tls = tls.map(Tls::now);
         let Some(io_threads) = io_threads else {
             tokio::spawn(self.serve(stream, tls));
             return;
@@ -186,8 +159,8 @@ impl Guest {
         }
     }
 
-    async fn serve(self, stream: TcpStream, tls: Option<Arc<TlsAcceptor>>) {
-        let conn = self.conn(&stream, tls.is_some());
+    async fn serve(self, stream: TcpStream, tls: Option<Arc<Certificates>>) {
+        let mut conn = self.conn(&stream, tls.is_some());
         let Some(tls) = tls else {
             let begun = self.while_open(self.patience().idle, is_http2(&stream));
             return match begun.await {
@@ -197,11 +170,12 @@ impl Guest {
             };
         };
         let shaken = self.while_open(self.patience().head, tls.accept(stream));
-        let stream = match Box::pin(shaken).await {
-            Some(Ok(stream)) => Box::new(stream),
+        let (stream, shown) = match Box::pin(shaken).await {
+            Some(Ok((stream, shown))) => (Box::new(stream), shown),
             Some(Err(error)) => return tracing::debug!("no TLS for HTTP: {error}"),
             None => return tracing::debug!("no TLS for HTTP in time"),
         };
+        conn.shown = Some(shown);
         match stream.get_ref().1.alpn_protocol() {
             Some(ALPN_H2) => Box::pin(http2::serve(self, conn, Stream::Tls(stream))).await,
             _ => Box::pin(self.serve_http1(conn, Stream::Tls(stream))).await,

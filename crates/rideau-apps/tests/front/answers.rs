@@ -379,6 +379,12 @@ async fn no_client_is_told_more_than_needed_unless_for_developers() {
         let text = "CONNECT a.example:443 HTTP/1.1\r\nHost: app.example\r\n\r\n";
         let answer = stage.client().await.ask(text).await;
         assert_eq!(answer.status(), 405);
+        let traced = "TRACE / HTTP/1.1\r\nHost: app.example\r\nCookie: secret\r\n\r\n";
+        let answer = stage.client().await.ask(traced).await;
+        assert_eq!(answer.status(), 405);
+        assert!(!answer.text().contains("secret"));
+        let of_nothing = "GET * HTTP/1.1\r\nHost: app.example\r\n\r\n";
+        assert_eq!(stage.client().await.ask(of_nothing).await.status(), 400);
         stage.end().await;
     })
     .await;
@@ -487,6 +493,28 @@ async fn a_long_answer_arrives_whole_however_its_end_is_told() {
             assert!(answer.text() == "0123456789abcdef".repeat(40_000), "{path}");
         }
         stage.end().await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_path_that_leads_out_of_the_app_reaches_no_app() {
+    within(async {
+        let server = Server::answering(|request| ok(&request.first)).await;
+        for strips in [true, false] {
+            let mut config = app();
+            config.paths = vec!["/sub".into()];
+            config.strips_path = strips;
+            let stage = Stage::of(config, server.address, FrontConfig::default()).await;
+            for path in ["/sub/../x", "/sub/%2e%2e/x", "/sub/a/../../x"] {
+                let answer = stage.client().await.ask(get(path)).await;
+                assert_eq!(answer.status(), 400, "{path}");
+            }
+            let answer = stage.client().await.ask(get("/sub/a/../b")).await;
+            let seen = if strips { "/a/../b" } else { "/sub/a/../b" };
+            assert_eq!(answer.text(), format!("GET {seen} HTTP/1.1"));
+            stage.end().await;
+        }
     })
     .await;
 }

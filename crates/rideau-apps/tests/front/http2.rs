@@ -7,7 +7,7 @@ use hyper::Request;
 use hyper::body::{Body, Bytes, Frame, Incoming};
 use hyper::client::conn::http2;
 use hyper_util::rt::{TokioExecutor, TokioIo};
-use rideau_apps::Tls;
+use rideau_apps::{FrontCertificate, Tls};
 use rideau_config::{AppListen, FrontConfig};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -116,11 +116,16 @@ async fn within_tls_it_is_agreed_on() {
             .with_no_client_auth()
             .with_single_cert(vec![certificate.clone()], key)
             .expect("a certificate");
-        let acceptor = tokio_rustls::TlsAcceptor::from(Arc::new(config));
+        let certificate_of_all = FrontCertificate {
+            names: vec!["localhost".into()],
+            is_default: false,
+            asks_clients: false,
+            config: Arc::new(config),
+        };
         let server = describing().await;
         let mut config = app();
         config.run.listen = AppListen::Fixed(server.address);
-        let tls = Tls::new(&acceptor);
+        let tls = Tls::new(vec![certificate_of_all]);
         let stage = Stage::with(vec![config], FrontConfig::default(), Some(tls)).await;
         let mut roots = RootCertStore::empty();
         roots.add(certificate).expect("a certificate");
@@ -221,6 +226,57 @@ async fn a_request_for_a_head_is_sent_no_body_and_long_ones_arrive_whole() {
         });
         for body in futures_util::future::join_all(asks.collect::<Vec<_>>()).await {
             assert_eq!(body.len(), 4 << 20);
+        }
+        stage.end().await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn cookies_in_several_fields_are_one_field_for_the_app() {
+    within(async {
+        let server = Server::answering(|request| ok(request.field("cookie"))).await;
+        let stage = Stage::new(server.address).await;
+        let stream = TcpStream::connect(stage.address).await.expect("a front");
+        let mut sender = speaking(stream).await;
+        let request = Request::get("http://app.example/")
+            .header("cookie", "a=1")
+            .header("x-between", "x")
+            .header("cookie", "b=2; c=3")
+            .body(Whole(None));
+        let answer = sender.send_request(request.expect("a request")).await;
+        let answer = answer.expect("an answer");
+        assert_eq!(text(answer.into_body()).await, "a=1; b=2; c=3");
+        stage.end().await;
+    })
+    .await;
+}
+
+/// The frames that a client begins with.
+const BEGIN: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
+
+#[tokio::test]
+async fn a_flood_of_control_frames_ends_the_connection() {
+    within(async {
+        let server = Server::answering(|_| ok("hello")).await;
+        let stage = Stage::new(server.address).await;
+        let floods: [(&str, &[u8]); 3] = [
+            ("SETTINGS", b"\0\0\0\x04\0\0\0\0\0"),
+            ("PING", b"\0\0\x08\x06\0\0\0\0\0\0\0\0\0\0\0\0\0"),
+            ("PRIORITY", b"\0\0\x05\x02\0\0\0\0\x01\0\0\0\0\0"),
+        ];
+        for (name, frame) in floods {
+            let stream = TcpStream::connect(stage.address).await.expect("a front");
+            let (mut read, mut write) = stream.into_split();
+            let sent = tokio::spawn(async move {
+                write.write_all(BEGIN).await.expect("it listens");
+                let many = frame.repeat(100);
+                // Without an end, as far as the client goes.
+                while write.write_all(&many).await.is_ok() {}
+            });
+            // The end may be a reset, as not all is read that was sent.
+            let _ = read.read_to_end(&mut Vec::new()).await;
+            sent.await.unwrap_or_else(|_| panic!("{name} never ends"));
         }
         stage.end().await;
     })

@@ -6,28 +6,53 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use rideau_config::Tls;
+use rideau_apps::FrontCertificate;
+use rideau_config::{CertificateConfig, Tls};
 use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio_rustls::rustls::server::WebPkiClientVerifier;
 use tokio_rustls::rustls::{self, ClientConfig, RootCertStore, ServerConfig};
 use tokio_rustls::{TlsAcceptor, TlsConnector};
+use webpki::EndEntityCert;
 
 /// A file of TLS is no good.
 #[derive(Debug)]
 pub struct BadTls(String);
 
-/// What takes connections in.
+/// What takes connections of the Redis protocol and of the admin page in.
 ///
 /// # Errors
 ///
 /// If a file cannot be read or does not hold what it should.
 pub fn acceptor(tls: &Tls) -> Result<TlsAcceptor, BadTls> {
+    let config = server(&tls.cert, &tls.key, tls.client_ca.as_deref())?;
+    Ok(TlsAcceptor::from(config))
+}
+
+/// The certificates of the front.
+///
+/// # Errors
+///
+/// If a file cannot be read or does not hold what it should.
+pub fn front(all: &[CertificateConfig]) -> Result<Vec<FrontCertificate>, BadTls> {
+    let read = |one: &CertificateConfig| {
+        Ok(FrontCertificate {
+            names: names(&one.cert)?,
+            is_default: one.is_default,
+            asks_clients: one.client_ca.is_some(),
+            config: server(&one.cert, &one.key, one.client_ca.as_deref())?,
+        })
+    };
+    all.iter().map(read).collect()
+}
+
+/// How to speak with clients that are shown this certificate.
+fn server(cert: &Path, own: &Path, client_ca: Option<&Path>) -> Result<Arc<ServerConfig>, BadTls> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
         .with_safe_default_protocol_versions()
         .map_err(|error| BadTls(error.to_string()))?;
-    let builder = match &tls.client_ca {
+    let builder = match client_ca {
         None => builder.with_no_client_auth(),
         Some(path) => {
             let mut roots = RootCertStore::empty();
@@ -41,9 +66,17 @@ pub fn acceptor(tls: &Tls) -> Result<TlsAcceptor, BadTls> {
         }
     };
     let config = builder
-        .with_single_cert(certificates(&tls.cert)?, key(&tls.key)?)
-        .map_err(|error| bad(&tls.cert, error))?;
-    Ok(TlsAcceptor::from(Arc::new(config)))
+        .with_single_cert(certificates(cert)?, key(own)?)
+        .map_err(|error| bad(cert, error))?;
+    Ok(Arc::new(config))
+}
+
+/// The names of hosts that a certificate is for.
+fn names(cert: &Path) -> Result<Vec<String>, BadTls> {
+    let all = certificates(cert)?;
+    let first = all.first().expect("there is one at least");
+    let first = EndEntityCert::try_from(first).map_err(|error| bad(cert, error))?;
+    Ok(first.valid_dns_names().map(str::to_owned).collect())
 }
 
 /// What a client brings to TLS.

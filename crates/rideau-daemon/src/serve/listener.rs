@@ -19,7 +19,7 @@ use tokio_rustls::TlsAcceptor;
 use super::admission::{Admitted, Coming, Crowded, Refused, admit, crowded, enter, serve};
 
 use crate::net::tls;
-use crate::net::tls_files::renewed;
+use crate::net::tls_files::SharedAcceptor;
 use crate::redis::peer::{Proof, is_operator};
 use crate::state::attempts::Origin;
 use crate::state::daemon::Daemon;
@@ -30,7 +30,7 @@ pub(crate) enum Listener {
     /// An address and a port.
     Tcp(TcpListener),
     /// An address and a port, within TLS, and how long a client has to get in.
-    Tls(TcpListener, TlsAcceptor, Duration),
+    Tls(TcpListener, SharedAcceptor, Duration),
     /// A socket in the file system.
     Unix(UnixListener, String),
     /// The same, for the operator alone.
@@ -46,7 +46,7 @@ impl Listener {
     /// If another process does, or it may not be.
     pub(crate) async fn bind_tls(
         address: SocketAddr,
-        acceptor: TlsAcceptor,
+        acceptor: SharedAcceptor,
         within: Duration,
     ) -> io::Result<Self> {
         Ok(Self::Tls(bind::tcp(address)?, acceptor, within))
@@ -135,21 +135,15 @@ impl Listener {
 /// soon as they are read again.
 async fn serve_tls(
     listener: &TcpListener,
-    mut acceptor: TlsAcceptor,
+    acceptor: SharedAcceptor,
     within: Duration,
     daemon: Arc<Daemon>,
     io_threads: &IoThreads,
 ) {
-    let mut generation = daemon.settings.generation();
     loop {
         match listener.accept().await {
             Ok((stream, address)) => {
-                if generation != daemon.settings.generation() {
-                    generation = daemon.settings.generation();
-                    let new = panics::contain(|| renewed(&daemon)).unwrap_or(None);
-                    acceptor = new.unwrap_or(acceptor);
-                }
-                let (daemon, acceptor) = (Arc::clone(&daemon), acceptor.clone());
+                let (daemon, acceptor) = (Arc::clone(&daemon), acceptor.now());
                 give_tcp(io_threads, stream, move |stream| {
                     accept_tls(daemon, acceptor, stream, address, within)
                 });

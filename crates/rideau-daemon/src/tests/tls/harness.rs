@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use crate::Daemon;
+use crate::net::tls_files::SharedAcceptor;
 use crate::serve::Listener;
 use crate::tls;
 use rideau_apps::IoThreads;
@@ -98,7 +99,7 @@ impl Server {
             .unwrap_or_else(|faults| panic!("{faults}"));
         let daemon = Daemon::new(config, crate::COMMAND_NAMES).unwrap();
         let address = "127.0.0.1:0".parse().unwrap();
-        let listener = Listener::bind_tls(address, acceptor.unwrap(), within)
+        let listener = Listener::bind_tls(address, SharedAcceptor::new(acceptor.unwrap()), within)
             .await
             .unwrap();
         let port = listener.port().unwrap();

@@ -5,6 +5,7 @@ use std::process::{Command, Output};
 use std::sync::Arc;
 
 use crate::admin::AdminListener;
+use crate::net::tls_files::SharedAcceptor;
 use crate::tls;
 use rideau_config::Tls;
 use rideau_testing::certificates::{papers, signer};
@@ -34,7 +35,8 @@ async fn http(server: &Server, client_ca: bool) -> SocketAddr {
     });
     let mut admin = AdminListener::default();
     let free = "127.0.0.1:0".parse().unwrap();
-    let address = admin.listen(free, Some(acceptor.unwrap())).await.unwrap();
+    let acceptor = SharedAcceptor::new(acceptor.unwrap());
+    let address = admin.listen(free, Some(acceptor)).await.unwrap();
     tokio::spawn(admin.serve(Arc::clone(&server.daemon)));
     address
 }
