@@ -61,6 +61,17 @@ pub(crate) fn elsewhere(
         check_room(cluster)?;
     }
     let place = place(client, cluster, about, request);
+    go_to(client, cluster, about, request, place)
+}
+
+/// Send a command to the node that is the place for it, if that is not this one.
+fn go_to(
+    client: &Client,
+    cluster: &Arc<Cluster>,
+    about: &About,
+    request: Request<'_>,
+    place: Place,
+) -> Result<Option<Next>, CommandError> {
     let partition = match &place {
         Place::Here => return Ok(None),
         // Nothing of a transaction waits for another node.
@@ -118,9 +129,13 @@ pub(crate) fn instead_of_none(
     client: &Client,
     request: Request<'_>,
 ) -> Result<Option<Next>, CommandError> {
-    match find(b"RESERVE") {
-        Some(about) => elsewhere(client, about, request),
-        None => Ok(None),
+    let (Some(cluster), Some(about)) = (&client.daemon.cluster, find(b"RESERVE")) else {
+        return Ok(None);
+    };
+    match wanted(client, cluster, request, Tried::Here) {
+        // It is for this node alone, which has nothing if it serves what it should.
+        Place::Here => not_known(cluster, &[]).map_or(Ok(None), Err),
+        place => go_to(client, cluster, about, request, place),
     }
 }
 
@@ -143,7 +158,9 @@ fn place(client: &Client, cluster: &Cluster, about: &About, request: Request<'_>
             let partition = value.map(|value| cluster.partitions.of_value(value));
             partition.map_or(Place::Here, Place::Partition)
         }
-        Subject::Name if about.name == "RESERVE" => wanted(client, cluster, request),
+        Subject::Name if about.name == "RESERVE" => {
+            wanted(client, cluster, request, Tried::Nothing)
+        }
         Subject::Name | Subject::Ticket | Subject::Nothing => Place::Here,
     }
 }
@@ -157,8 +174,16 @@ fn value(client: &Client, word: &[u8]) -> Option<u128> {
     parse_value(text).ok().map(|(_, value)| value)
 }
 
+/// What was tried for a command.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Tried {
+    Nothing,
+    /// This node, which had nothing.
+    Here,
+}
+
 /// Where a value is had from: here, if there is one of the first tier here.
-fn wanted(client: &Client, cluster: &Cluster, request: Request<'_>) -> Place {
+fn wanted(client: &Client, cluster: &Cluster, request: Request<'_>, tried: Tried) -> Place {
     if cluster.is_alone() {
         return Place::Here;
     }
@@ -193,7 +218,7 @@ fn wanted(client: &Client, cluster: &Cluster, request: Request<'_>) -> Place {
         stats.is_some_and(|stats| !stats.free.is_zero())
     };
     for (at, tier) in tiers.iter().enumerate() {
-        if tier.iter().any(|name| has_free(name)) {
+        if tried == Tried::Nothing && tier.iter().any(|name| has_free(name)) {
             return Place::Here;
         }
         if cluster.most_free(tier).is_some() || client.is_of_node() {
