@@ -14,7 +14,9 @@ mod free_slots;
 mod invariants;
 mod leave;
 mod look;
+mod on_trial;
 mod options;
+mod past;
 mod plan;
 mod process;
 mod restart;
@@ -24,6 +26,7 @@ mod settle;
 mod start;
 mod stats;
 mod timers;
+mod trial;
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -45,10 +48,11 @@ use self::sessions::{Sessions, Upgraded};
 use self::timers::Timers;
 
 pub use self::effect::{
-    AppId, Ask, Came, Effect, Ended, Leaving, Note, ProcessId, Restart, Session, SessionId,
+    AppId, Ask, Came, Effect, Ended, Head, Leaving, Note, ProcessId, Restart, Session, SessionId,
 };
 pub use self::options::{EvictFor, Limits, Options};
-pub use self::stats::{AppStats, Deploy, ProcessStats, State, Stats};
+pub use self::stats::{AppStats, Deploy, ProcessStats, SideStats, State, Stats, TrialStats};
+pub use self::trial::{TrialRules, Verdict};
 
 /// Asks for an app that are so close to each other are one, as far as its worth
 /// goes.
@@ -134,8 +138,8 @@ impl<R: Reply> Apps<R> {
             return Came::Refused(self.turn_away(at, ask, Reason::Closed, now));
         }
         self.note_ask(at, now);
-        let came = match self.place_for(at, ask) {
-            Some(slot) => Came::Granted(self.grant_at_once(at, slot, ask, now)),
+        let came = match self.place_for(at, ask, now) {
+            Some(place) => Came::Granted(self.grant_at_once(at, place, ask, now)),
             None => self.let_wait(at, ask, reply, now),
         };
         self.finish(at, now, effects);
@@ -183,9 +187,22 @@ impl<R: Reply> Apps<R> {
         now: Instant,
         effects: &mut Vec<Effect<R>>,
     ) {
+        self.release_answered(session, ended, None, now, effects);
+    }
+
+    /// The same for one whose answer had a head, perhaps.
+    pub fn release_answered(
+        &mut self,
+        session: SessionId,
+        ended: Ended,
+        head: Option<Head>,
+        now: Instant,
+        effects: &mut Vec<Effect<R>>,
+    ) {
         let Some(open) = self.sessions.close(session) else {
             return;
         };
+        self.count_answer(&open, ended, head, now);
         let counts = ended != Ended::Unused;
         if let Some(Some(app)) = self.apps.get_mut(open.app as usize) {
             app.sessions -= 1;

@@ -15,9 +15,11 @@ use super::effect::{Ended, Leaving};
 use super::failures::Failures;
 use super::free_slots::FreeSlots;
 use super::options::Options;
+use super::past::{Past, Rate};
 use super::plan::Want;
 use super::process::Counts;
 use super::stats::Deploy;
+use super::trial::Trial;
 
 /// An app with the asks that wait for it.
 #[derive(Debug)]
@@ -41,6 +43,13 @@ pub(super) struct App<R> {
     pub(super) slots: Vec<u32>,
     pub(super) generation: u64,
     pub(super) deploy: Deploy,
+    /// The newest code that was found good, or had no other beside it.
+    pub(super) good: u64,
+    pub(super) trial: Option<Box<Trial>>,
+    /// What the good code answered last.
+    pub(super) past: Box<Past>,
+    /// How many grants there are.
+    pub(super) rate: Rate,
     /// Starts of the newest code that failed while none went well.
     pub(super) tries: u32,
     /// The newest code that was told to run everywhere.
@@ -87,6 +96,7 @@ pub(super) struct Due {
     pub(super) plan: Instant,
     pub(super) retry: Instant,
     pub(super) starve: Instant,
+    pub(super) trial: Instant,
 }
 
 /// What is only counted.
@@ -121,6 +131,10 @@ impl<R: Reply> App<R> {
             slots: Vec::new(),
             generation: 1,
             deploy: Deploy::Settled,
+            good: 1,
+            trial: None,
+            past: Box::default(),
+            rate: Rate::default(),
             tries: 0,
             told: 1,
             failures: Failures::NONE,
@@ -131,6 +145,7 @@ impl<R: Reply> App<R> {
                 plan: Instant::NEVER,
                 retry: Instant::NEVER,
                 starve: Instant::NEVER,
+                trial: Instant::NEVER,
             },
             tallies: Tallies::default(),
         })
@@ -158,11 +173,18 @@ impl<R: Reply> App<R> {
             && self.aside.is_empty()
             && !self.waiting.has_ended()
             && self.outgoing == 0
-            && self.deploy != Deploy::Rolling
+            && !matches!(self.deploy, Deploy::Rolling | Deploy::Trial)
             && self.told == self.generation
             && self.counts.ready + self.counts.starting >= self.options.min
             && self.room == Room::Enough
             && !self.is_removed
+    }
+
+    /// A process that would be started now runs code that is not known to be good: none of
+    /// those that are there goes for a reason that can wait.
+    pub(super) fn keeps_all(&self) -> bool {
+        self.deploy == Deploy::Trial
+            || self.deploy == Deploy::Failed && self.options.trial.is_some()
     }
 
     /// The most processes that it may have.

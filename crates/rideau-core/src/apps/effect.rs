@@ -7,6 +7,9 @@ use crate::ids::Ticket;
 use crate::queue::AskOptions;
 use crate::refusal::Refusal;
 
+use super::stats::TrialStats;
+use super::trial::Verdict;
+
 /// An app; never given twice by one machine.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct AppId(pub u32);
@@ -82,6 +85,15 @@ pub enum Ended {
     Unused,
 }
 
+/// How a session was answered, as far as it was.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Head {
+    /// With a status that says that the app failed.
+    pub failed: bool,
+    /// How long after the grant.
+    pub after: Duration,
+}
+
 /// How an app gets new code.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Restart {
@@ -114,6 +126,8 @@ pub enum Leaving {
     MemoryHard,
     /// Its code is old.
     Restarted,
+    /// Its code failed its trial.
+    Rejected,
     /// Too many of its requests ran out of time.
     Hung,
     /// It cannot be reached, or broke too many answers.
@@ -136,7 +150,7 @@ pub enum Leaving {
 
 impl Leaving {
     /// Every reason, in the order of [`index`](Self::index).
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 18] = [
         Self::Idle,
         Self::Evicted,
         Self::Starved,
@@ -145,6 +159,7 @@ impl Leaving {
         Self::MemorySoft,
         Self::MemoryHard,
         Self::Restarted,
+        Self::Rejected,
         Self::Hung,
         Self::Unreachable,
         Self::Unwell,
@@ -172,6 +187,7 @@ impl Leaving {
             Self::MemorySoft => "memory_soft",
             Self::MemoryHard => "memory_hard",
             Self::Restarted => "restarted",
+            Self::Rejected => "rejected",
             Self::Hung => "hung",
             Self::Unreachable => "unreachable",
             Self::Unwell => "unwell",
@@ -232,6 +248,15 @@ pub enum Effect<R> {
         /// Do not ask it first.
         at_once: bool,
     },
+    /// Ask both processes the same and tell how they answered: too few others ask.
+    Probe {
+        /// Of which app.
+        app: AppId,
+        /// One with the old code.
+        old: ProcessId,
+        /// The one on trial.
+        new: ProcessId,
+    },
     /// Something happened that people want to know.
     Note(Note),
     /// All was closed, and the last process is gone.
@@ -273,6 +298,24 @@ pub enum Note {
         app: AppId,
         /// The number of the new code.
         generation: u64,
+    },
+    /// New code serves a part of the requests, and is judged.
+    TrialBegan {
+        /// Of which app.
+        app: AppId,
+        /// The number of the new code.
+        generation: u64,
+    },
+    /// New code was judged.
+    TrialEnded {
+        /// Of which app.
+        app: AppId,
+        /// The number of the new code.
+        generation: u64,
+        /// How.
+        verdict: Verdict,
+        /// What was answered by both.
+        seen: TrialStats,
     },
     /// Room was taken from one app for another that starved.
     Starved {

@@ -6,6 +6,7 @@ use crate::time::Instant;
 use super::app::Room;
 use super::process::{Counts, Doing};
 use super::sessions::Upgraded;
+use super::stats::Deploy;
 use super::{Apps, Mode};
 
 impl<R: Reply> Apps<R> {
@@ -26,6 +27,8 @@ impl<R: Reply> Apps<R> {
                 "an app starts one process at a time, or two if it is far behind"
             );
             assert!(app.counts.replacing <= 1);
+            assert_eq!(app.trial.is_some(), app.deploy == Deploy::Trial);
+            assert!(app.good <= app.generation);
             assert_eq!(
                 app.room != Room::Enough,
                 self.room.contains(&at),

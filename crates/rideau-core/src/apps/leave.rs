@@ -70,12 +70,12 @@ impl<R: Reply> Apps<R> {
     /// A process is to go when that disturbs no request: the next look at its app
     /// lets it go, or has another started first.
     pub(super) fn recycle(&mut self, slot: u32, why: Leaving) {
-        let process = self.processes.at_mut(slot);
-        if !process.is_ready() || process.outgoing.is_some() {
+        let process = self.processes.at(slot);
+        let at = process.app;
+        if !process.is_ready() || process.outgoing.is_some() || self.app(at).keeps_all() {
             return;
         }
-        process.outgoing = Some(why);
-        let at = process.app;
+        self.processes.at_mut(slot).outgoing = Some(why);
         self.app_mut(at).outgoing += 1;
         self.relist(slot);
         self.touched.push(at);

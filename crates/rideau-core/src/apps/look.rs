@@ -50,6 +50,7 @@ impl<R: Reply> Apps<R> {
             app: AppId(at),
             generation: app.generation,
             deploy: app.deploy,
+            trial: app.trial.as_ref().map(|trial| trial.stats(now)),
             processes: slots
                 .map(|slot| stats_of(self.processes.at(*slot), now))
                 .collect(),

@@ -5,6 +5,8 @@ use std::time::Duration;
 use crate::queue;
 use crate::settings::{OptionError, Rule};
 
+use super::trial::TrialRules;
+
 /// What all apps share.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Limits {
@@ -66,6 +68,9 @@ pub struct Options {
     pub sticky_wait: Duration,
     /// How often a start of new code is tried before the old code is kept.
     pub deploy_tries: u32,
+    /// New code serves a part of the requests beside the old first, and is judged; none has
+    /// it serve all of them as soon as it is ready.
+    pub trial: Option<TrialRules>,
     /// A process is replaced when this many of its requests ran out of time, each
     /// within `timeouts_window` of the one before, or this many answers in a row
     /// were broken. Where a process has a single place, the first that ran out of
@@ -132,6 +137,7 @@ impl Default for Options {
             target_wait: None,
             sticky_wait: Duration::from_secs(1),
             deploy_tries: 2,
+            trial: None,
             timeouts_max: 3,
             timeouts_window: Duration::from_secs(60),
             backoff_first: Duration::from_millis(500),

@@ -55,7 +55,8 @@ impl<R: Reply> Apps<R> {
         if waiting > 0 && comes == 0 {
             return has_room.then_some(Want::First);
         }
-        if app.deploy == Deploy::Failed && counts.ready > 0 {
+        // What is started now would run the new code.
+        if matches!(app.deploy, Deploy::Failed | Deploy::Trial) && counts.ready > 0 {
             return None;
         }
         if counts.starting == 0 && self.next_outgoing(at).is_some() {
@@ -108,7 +109,7 @@ impl<R: Reply> Apps<R> {
             && !self.is_ending(at)
             && !app.is_occupied()
             && app.failures.may_start(now)
-            && app.deploy != Deploy::Failed;
+            && !matches!(app.deploy, Deploy::Failed | Deploy::Trial);
         if !may_grow {
             return Instant::NEVER;
         }

@@ -24,6 +24,7 @@ impl<R: Reply> Apps<R> {
         if self.mode != Mode::Running || !self.is_open(at) {
             return;
         }
+        self.call_off_trial(at, now, effects);
         let app = self.app_mut(at);
         let how = match how {
             Restart::Rolling if app.options.alone => Restart::Blocking,

@@ -10,6 +10,14 @@ use super::effect::{Ask, Came, Effect, ProcessId, Session};
 use super::sessions::{Open, Upgraded};
 use super::{Apps, Mode};
 
+/// A free place that was chosen for an ask.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Chosen {
+    pub(super) slot: u32,
+    /// Chance chose between new code and old; and with what chance the new.
+    pub(super) drawn: Option<f64>,
+}
+
 impl<R: Reply> App<R> {
     /// An ask that waits for one certain process leaves.
     pub(super) fn cancel_aside(&mut self, ticket: Ticket, now: Instant) -> Option<(R, Refusal)> {
@@ -60,7 +68,7 @@ impl<R: Reply> App<R> {
 impl<R: Reply> Apps<R> {
     /// The place for an ask that came just now, if it need not wait.
     #[inline]
-    pub(super) fn place_for(&self, at: u32, ask: &Ask) -> Option<u32> {
+    pub(super) fn place_for(&mut self, at: u32, ask: &Ask, now: Instant) -> Option<Chosen> {
         let app = self.app(at);
         if app.waiting.len() > 0 {
             return None;
@@ -68,20 +76,33 @@ impl<R: Reply> Apps<R> {
         if let Some(slot) = self.sticky(at, ask) {
             let has_room = self.processes.at(slot).place.is_some();
             if has_room {
-                return Some(slot);
+                return Some(Chosen { slot, drawn: None });
             }
             if ask.terms.wait && !app.options.sticky_wait.is_zero() {
                 return None;
             }
         }
-        let mut places = app.places.iter();
-        let first = places.next()?.slot;
-        match ask.avoid {
-            Some(avoid) if self.processes.at(first).id == avoid => {
-                Some(places.next().map_or(first, |place| place.slot))
-            }
-            _ => Some(first),
+        self.choose(at, ask.avoid, now)
+    }
+
+    /// The best free place, if there is one. While new code is on trial, chance says whether
+    /// that is in a process with the new code or the old.
+    #[inline]
+    fn choose(&mut self, at: u32, avoid: Option<ProcessId>, now: Instant) -> Option<Chosen> {
+        if self.app(at).trial.is_some()
+            && let Some(chosen) = self.draw(at, avoid, now)
+        {
+            return Some(chosen);
         }
+        let mut places = self.app(at).places.iter();
+        let first = places.next()?.slot;
+        let slot = match avoid {
+            Some(avoid) if self.processes.at(first).id == avoid => {
+                places.next().map_or(first, |place| place.slot)
+            }
+            _ => first,
+        };
+        Some(Chosen { slot, drawn: None })
     }
 
     /// The process it was with before, if that is there and serves.
@@ -126,17 +147,24 @@ impl<R: Reply> Apps<R> {
         Came::Waits(ticket)
     }
 
-    pub(super) fn grant_at_once(&mut self, at: u32, slot: u32, ask: &Ask, now: Instant) -> Session {
+    pub(super) fn grant_at_once(
+        &mut self,
+        at: u32,
+        place: Chosen,
+        ask: &Ask,
+        now: Instant,
+    ) -> Session {
         let sent = ask.terms.sent;
         let waited = self.app_mut(at).waiting.count_passed(sent, now);
         Session {
             waited,
-            ..self.open(at, slot, now, now)
+            ..self.open(at, place, now, now)
         }
     }
 
     /// A session of an ask that came at `sent` begins.
-    fn open(&mut self, at: u32, slot: u32, sent: Instant, now: Instant) -> Session {
+    fn open(&mut self, at: u32, place: Chosen, sent: Instant, now: Instant) -> Session {
+        let Chosen { slot, drawn } = place;
         let process = self.processes.at_mut(slot);
         process.sessions += 1;
         process.used = now;
@@ -145,11 +173,14 @@ impl<R: Reply> Apps<R> {
             process: process.id,
             slot,
             app: at,
+            generation,
             since: now,
             upgraded: Upgraded::No,
+            drawn,
         });
         let app = self.app_mut(at);
         app.sessions += 1;
+        app.rate.add(now);
         app.tallies.cold += u64::from(is_cold);
         self.relist(slot);
         Session {
@@ -162,8 +193,7 @@ impl<R: Reply> Apps<R> {
 
     /// Give free places to the asks that wait.
     pub(super) fn serve(&mut self, at: u32, now: Instant, effects: &mut Vec<Effect<R>>) {
-        while let Some(place) = self.app(at).places.first() {
-            let slot = place.slot;
+        while !self.app(at).places.is_empty() {
             if self.serve_aside(at, now, effects) {
                 continue;
             }
@@ -179,7 +209,10 @@ impl<R: Reply> Apps<R> {
                 continue;
             };
             app.waiting.count_served(sent, now);
-            let session = self.open(at, slot, sent, now);
+            let Some(place) = self.choose(at, None, now) else {
+                unreachable!("there was a free place");
+            };
+            let session = self.open(at, place, sent, now);
             effects.push(Effect::Grant { reply, session });
         }
     }
@@ -209,7 +242,11 @@ impl<R: Reply> Apps<R> {
         }
         let sent = aside.terms.sent;
         app.waiting.serve_aside(aside.ticket, sent, now);
-        let session = self.open(at, key.0, sent, now);
+        let place = Chosen {
+            slot: key.0,
+            drawn: None,
+        };
+        let session = self.open(at, place, sent, now);
         let reply = aside.reply;
         effects.push(Effect::Grant { reply, session });
         true

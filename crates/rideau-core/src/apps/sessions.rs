@@ -11,8 +11,13 @@ pub(super) struct Open {
     /// The slot that the process has, or had.
     pub(super) slot: u32,
     pub(super) app: u32,
+    /// The code of the process.
+    pub(super) generation: u64,
     pub(super) since: Instant,
     pub(super) upgraded: Upgraded,
+    /// Chance led it to its process, between new code and old; and with what chance to the
+    /// new.
+    pub(super) drawn: Option<f64>,
 }
 
 /// Whether a connection became something else.

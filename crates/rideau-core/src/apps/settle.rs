@@ -49,6 +49,7 @@ impl<R: Reply> Apps<R> {
         if self.is_ending(at) {
             self.end_app(at, now, effects);
         } else {
+            self.judge_trial(at, now, effects);
             self.retire_outgoing(at, now, effects);
             self.end_deploy(at, effects);
             self.refuse_hopeless(at, now);
@@ -112,6 +113,7 @@ impl<R: Reply> Apps<R> {
         app.deploy = Deploy::Settled;
         if runs {
             app.told = generation;
+            app.good = generation;
             let app = super::AppId(at);
             effects.push(Effect::Note(Note::Deployed { app, generation }));
         }
@@ -173,7 +175,10 @@ impl<R: Reply> Apps<R> {
             true => Instant::NEVER,
             false => app.failures.retry_at(),
         };
+        let trial = app.trial.as_ref().filter(|_| is_running);
+        let trial = trial.map_or(Instant::NEVER, |trial| trial.due(now));
         let clocks = [
+            (&mut app.due.trial, trial, Timer::Trial(at)),
             (&mut app.due.queue, queue, Timer::Queue(at)),
             (&mut app.due.sticky, sticky, Timer::Sticky(at)),
             (&mut app.due.plan, plan, Timer::Plan(at)),

@@ -27,6 +27,7 @@ impl<R: Reply> Apps<R> {
             Doing::Draining { .. } | Doing::Stopping { .. } => return false,
         }
         self.begin(slot, at, now, effects);
+        self.begin_trial(at, now, effects);
         self.serve(at, now, effects);
         if let Some((slot, why)) = self.next_outgoing(at) {
             self.leave(slot, why, now, effects);

@@ -37,6 +37,8 @@ pub struct AppStats {
     pub generation: u64,
     /// How the last change of code went.
     pub deploy: Deploy,
+    /// What is seen of new code on trial.
+    pub trial: Option<TrialStats>,
     /// Its processes, oldest first.
     pub processes: Vec<ProcessStats>,
     /// How many wait.
@@ -75,10 +77,34 @@ pub enum Deploy {
     /// All processes run the code they should.
     #[default]
     Settled,
+    /// New code serves a part of the requests beside the old.
+    Trial,
     /// Old ones are being replaced.
     Rolling,
-    /// The new code does not start; the old is kept.
+    /// The new code does not start, or failed its trial; the old is kept.
     Failed,
+}
+
+/// What was seen of new code on trial, and of the old beside it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct TrialStats {
+    /// For how long.
+    pub lasts: Duration,
+    /// The old code.
+    pub old: SideStats,
+    /// The new one.
+    pub new: SideStats,
+}
+
+/// What one code answered during a trial.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SideStats {
+    /// How often.
+    pub answers: u64,
+    /// How many of them were failures.
+    pub failures: u64,
+    /// Half of them took no longer, if there were any.
+    pub median: Option<Duration>,
 }
 
 /// Numbers of one process.

@@ -22,6 +22,8 @@ pub(super) enum Timer {
     Retry(u32),
     /// An app has waited too long for room.
     Starve(u32),
+    /// New code on trial has to be looked at.
+    Trial(u32),
     /// A process was idle for too long, perhaps.
     Idle(u32, ProcessId),
     /// The life of a process is over.
@@ -84,6 +86,10 @@ impl<R: Reply> Apps<R> {
                 self.touched.push(at);
             }
             Timer::Starve(at) => self.starve(at, now, effects),
+            Timer::Trial(at) => {
+                self.app_mut(at).due.trial = Instant::NEVER;
+                self.touched.push(at);
+            }
             Timer::Idle(slot, _) => self.ring_idle(slot, now, effects),
             Timer::Life(slot, _) => {
                 self.processes.at_mut(slot).life_due = Instant::NEVER;
@@ -112,6 +118,8 @@ impl<R: Reply> Apps<R> {
         let is_over = process.used + idle_after <= now;
         if !process.is_idle() || !is_over {
             self.arm_idle(slot);
+        } else if app.keeps_all() {
+            // There is nothing as good to take its place.
         } else if app.counts.ready > app.options.min {
             self.leave(slot, Leaving::Idle, now, effects);
         }
@@ -182,6 +190,7 @@ fn is_alive<R: Reply>(
         Timer::Retry(at) => app(at).is_some_and(|app| app.due.retry == due),
         Timer::Starve(at) => app(at).is_some_and(|app| app.due.starve == due),
         Timer::Sticky(at) => app(at).is_some_and(|app| app.due.sticky == due),
+        Timer::Trial(at) => app(at).is_some_and(|app| app.due.trial == due),
         Timer::Idle(slot, id) => processes
             .still(slot, id)
             .is_some_and(|process| process.is_ready() && process.idle_due == due),

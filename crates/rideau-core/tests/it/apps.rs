@@ -7,6 +7,7 @@ mod deploy;
 mod faults;
 mod room;
 mod stage;
+mod trial;
 
 use rideau_core::apps::AppId;
 

@@ -137,6 +137,7 @@ impl House {
                 let how = if at_once { "kill" } else { "stop" };
                 format!("{how} {process} {}", why.word())
             }
+            Effect::Probe { old, new, .. } => format!("probe {old} and {new}"),
             Effect::Note(note) => return say_note(note),
             Effect::Closed => "closed".into(),
         };

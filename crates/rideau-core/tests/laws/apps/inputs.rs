@@ -2,12 +2,22 @@
 
 use std::time::Duration;
 
-use rideau_core::apps::{EvictFor, Limits, Options};
+use rideau_core::apps::{EvictFor, Limits, Options, TrialRules};
 use rideau_core::queue::{self, Shedding};
 use rideau_core::{Instant, Rng};
 
 /// Draws what happens next.
 pub(crate) struct Dice(Rng);
+
+/// A trial that is soon over.
+const TRIAL: TrialRules = TrialRules {
+    share: None,
+    answers: 5,
+    time: Duration::from_secs(1),
+    quiet: Duration::from_secs(3),
+    max: Duration::from_secs(6),
+    judges_slow: true,
+};
 
 impl Dice {
     pub(crate) fn new(seed: u64) -> Self {
@@ -85,6 +95,7 @@ impl Dice {
             target_wait: self.maybe_span(),
             sticky_wait: self.span(),
             deploy_tries: self.one_of(&[1, 2]),
+            trial: self.one_of(&[None, Some(TRIAL)]),
             timeouts_max: self.one_of(&[1, 3]),
             upgrades_count: self.chance(50),
             upgrades_max: self.one_of(&[0, 1, 9]),

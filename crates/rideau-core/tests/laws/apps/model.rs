@@ -245,6 +245,13 @@ impl Model {
                 self.apps.retain(|it| it.id != *app);
             }
             Effect::Note(_) => (),
+            Effect::Probe { app, old, new } => {
+                let [old, new] =
+                    [*old, *new].map(|id| self.processes.iter().find(|it| it.id == id));
+                let (old, new) = (old.expect("it is there"), new.expect("it is there"));
+                assert_eq!((old.app, new.app), (*app, *app));
+                assert!(old.generation < new.generation, "T1");
+            }
             Effect::Closed => {
                 assert!(self.is_closing && self.processes.is_empty());
                 assert_eq!(self.waits(), 0, "who waits was refused before");

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use rideau_core::apps::{
-    AppId, Apps, Ask, Came, Effect, Ended, Limits, Options, ProcessId, Restart, SessionId,
+    AppId, Apps, Ask, Came, Effect, Ended, Head, Limits, Options, ProcessId, Restart, SessionId,
 };
 use rideau_core::queue::AskOptions;
 use rideau_core::{Instant, Machine};
@@ -63,6 +63,7 @@ impl Run {
             845..860 => self.reconfigure(),
             860..865 => self.come_and_go(),
             865..870 => self.release_again(),
+            870..880 => self.probe(),
             _ => self.pass_time(),
         }
     }
@@ -174,7 +175,12 @@ impl Run {
         let mut effects = Vec::new();
         self.model.now = self.now;
         self.model.release(session, ended != Ended::Unused);
-        self.apps.release(session, ended, self.now, &mut effects);
+        let head = self.dice.chance(80).then_some(Head {
+            failed: self.dice.chance(30),
+            after: Duration::from_millis(self.dice.below(400)),
+        });
+        self.apps
+            .release_answered(session, ended, head, self.now, &mut effects);
         self.released.push(session);
         self.after(&effects);
     }
@@ -243,6 +249,19 @@ impl Run {
             "unwell" => apps.unwell(id, now, &mut effects),
             _ => apps.unreachable(id, now, &mut effects),
         }
+        self.after(&effects);
+    }
+
+    /// Both codes were asked the same, or a caller says so.
+    fn probe(&mut self) {
+        let app = self.some_app();
+        let (old, new) = (self.dice.chance(20), self.dice.chance(50));
+        let mut effects = Vec::new();
+        match self.dice.chance(90) {
+            true => self.apps.probed(app, old, new, self.now, &mut effects),
+            false => drop(self.apps.end_trial(app, old, self.now, &mut effects)),
+        }
+        self.tell(|| format!("probed {app:?}"));
         self.after(&effects);
     }
 
