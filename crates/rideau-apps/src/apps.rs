@@ -17,6 +17,7 @@ mod running;
 mod session;
 mod shell;
 mod stats;
+mod trial;
 
 use std::fmt;
 use std::sync::{Arc, OnceLock, Weak};

@@ -25,6 +25,7 @@ mod reply;
 mod request;
 mod retries;
 mod router;
+mod second_chance;
 mod serve;
 mod spool;
 mod sticky;

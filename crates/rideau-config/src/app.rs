@@ -8,7 +8,8 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use rideau_core::{apps, queue};
+use rideau_core::apps::{self, TrialRules};
+use rideau_core::queue;
 use rideau_process::Signal;
 
 use crate::core_kinds::AppQueue;
@@ -17,7 +18,7 @@ use crate::kinds::{Answer, AutoWord, Maybe, Number, Or, OrNone, Positive, Size, 
 use crate::table::section;
 use read::{
     Account, AppReadyWays, Below, Checked, FullPath, Hosts, Mask, PathList, PathPrefixes, Sticky,
-    Upgrades, UrlPath,
+    TrialTable, Upgrades, UrlPath,
 };
 
 section! {
@@ -32,7 +33,7 @@ section! {
             /// What is run. New processes are started when it changes.
             run: RunSpec = RunSpec::default();
             /// How its processes come, serve and go.
-            options: apps::Options = apps::Options::default();
+            options: apps::Options = usual_options();
             /// How requests are treated.
             http: Http = Http::default();
         }
@@ -161,12 +162,29 @@ section! { for apps::Options {
     backoff_max => (backoff_max): Duration, Positive, Live;
     /// Starts of new code that fail before the old is kept.
     deploy_tries => (deploy_tries): u32, Number, Live, bounds = (1, 100);
+    /// New code serves a part of the requests beside the old, and is judged by its failures and
+    /// its times; `"none"`: it serves all as soon as it is ready.
+    trial => (trial): Option<TrialRules>, TrialTable, Live, usual = "a table with its defaults",
+        sample = r#"{ answers = 50, time = "10s", quiet = "60s", max = "5m", slow = true }"#;
     /// How long a process has to finish its requests before it is stopped.
     drain_timeout => (drain_timeout): Duration, Span, Live;
     /// A process is replaced after as many time-outs,
     timeouts_max => (timeouts_max): u32, Number, Live, bounds = (1, 1_000_000);
     /// each so close to the one before.
     timeouts_window => (timeouts_window): Duration, Positive, Live;
+} }
+
+section! { for TrialRules {
+    /// After so many answers of the new code it may be good,
+    answers => (answers): u64, Number, Live, bounds = (1, MANY);
+    /// but not before that time.
+    time => (time): Duration, Positive, Live;
+    /// After that time fewer answers will do.
+    quiet => (quiet): Duration, Positive, Live;
+    /// There is a verdict by then.
+    max => (max): Duration, Positive, Live;
+    /// Code that is much slower is bad, too.
+    slow => (judges_slow): bool, Answer, Live;
 } }
 
 section! {
@@ -268,6 +286,14 @@ pub enum AppReady {
     Notify,
     /// It writes a line with this text.
     Line(String),
+}
+
+/// New code is on trial unless the config says otherwise.
+fn usual_options() -> apps::Options {
+    apps::Options {
+        trial: Some(TrialRules::default()),
+        ..apps::Options::default()
+    }
 }
 
 impl AppConfig {

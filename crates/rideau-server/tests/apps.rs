@@ -45,3 +45,5 @@ mod shortage;
 mod tiny;
 #[path = "apps/tls.rs"]
 mod tls;
+#[path = "apps/trial.rs"]
+mod trial;

@@ -35,7 +35,14 @@ pub struct App {
     pub(super) report: ArcSwapOption<StartReport>,
     /// A marker wants a process a request.
     pub(super) is_always: AtomicBool,
+    /// The code that is on trial, if there is one.
+    on_trial: AtomicU64,
+    /// How many requests that it failed may still be asked of the old code.
+    second_chances: AtomicU64,
 }
+
+/// So many in one trial.
+const SECOND_CHANCES: u64 = 100;
 
 impl App {
     pub(super) fn new(id: AppId, config: &AppConfig) -> Self {
@@ -49,7 +56,29 @@ impl App {
             processor: AtomicU64::new(0),
             report: ArcSwapOption::empty(),
             is_always: AtomicBool::new(false),
+            on_trial: AtomicU64::new(0),
+            second_chances: AtomicU64::new(0),
         }
+    }
+
+    /// This code is on trial from now on, or none.
+    pub(super) fn set_trial(&self, generation: Option<u64>) {
+        self.second_chances.store(SECOND_CHANCES, Ordering::Relaxed);
+        self.on_trial
+            .store(generation.unwrap_or(0), Ordering::Relaxed);
+    }
+
+    /// Whether this code is on trial.
+    pub(crate) fn is_on_trial(&self, generation: u64) -> bool {
+        self.on_trial.load(Ordering::Relaxed) == generation
+    }
+
+    /// Whether one more request may be asked of the old code.
+    pub(crate) fn take_second_chance(&self) -> bool {
+        let left = &self.second_chances;
+        let take = |left: u64| left.checked_sub(1);
+        left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take)
+            .is_ok()
     }
 
     /// The processor time of all its processes, those that are gone included. What

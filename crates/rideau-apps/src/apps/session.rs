@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rideau::driver::Step;
-use rideau_core::apps::{self as core, Ask, Came, Ended, ProcessId, SessionId};
+use rideau_core::apps::{self as core, Ask, Came, Ended, Head, ProcessId, SessionId};
 use rideau_core::queue::AskOptions;
 use rideau_core::{Flow, Refusal, Reply, Ticket};
 use rideau_process::StartReport;
@@ -44,6 +44,10 @@ pub struct Session {
     /// Where the request is listed.
     listed: Option<Listing>,
     ended: Ended,
+    /// What was answered, and when.
+    head: Option<Head>,
+    /// How it was answered says nothing of its code.
+    is_void: bool,
 }
 
 /// An ask gets no place, and why.
@@ -228,6 +232,8 @@ impl Session {
             is_cold: session.is_cold,
             listed: None,
             ended: Ended::Left,
+            head: None,
+            is_void: false,
         }
     }
 
@@ -249,6 +255,17 @@ impl Session {
     /// It waited for a start.
     pub const fn is_cold(&self) -> bool {
         self.is_cold
+    }
+
+    /// Its process answered, so long after the grant.
+    pub(crate) fn answered(&mut self, status: hyper::StatusCode, after: Duration) {
+        let failed = status.is_server_error();
+        self.head = Some(Head { failed, after });
+    }
+
+    /// How it is answered says nothing of its code: another failed in the same way.
+    pub(crate) fn make_void(&mut self) {
+        self.is_void = true;
     }
 
     /// It is over, and went so.
@@ -291,7 +308,11 @@ impl Drop for Session {
             self.running.requests.remove(at);
         }
         self.inner.step(|step| {
-            (step.machine).release(self.id, self.ended, step.now, step.effects);
+            let (ended, head) = match self.is_void {
+                true => (Ended::Left, None),
+                false => (self.ended, self.head),
+            };
+            (step.machine).release_answered(self.id, ended, head, step.now, step.effects);
         });
     }
 }

@@ -13,6 +13,7 @@ use super::app::App;
 use super::process_task::{self, ProcessSlot, Stopping};
 use super::running::Running;
 use super::session::{Session, Waiter};
+use super::trial;
 
 /// What the machine knows by numbers alone, and the applications that it is of.
 pub(super) struct AppsShell {
@@ -98,10 +99,27 @@ impl Shell<core::Apps<Waiter>> for AppsShell {
                 let removed = tables.by_id.remove(&app);
                 after.call(move || drop(removed));
             }
+            Effect::Probe { app, old, new } => {
+                let running = |id| tables.slots.get(&id).and_then(|slot| slot.running.clone());
+                let pair = running(old).zip(running(new));
+                if let (Some(app), Some(pair)) = (tables.by_id.get(&app).cloned(), pair) {
+                    self.call(after, move |inner| {
+                        inner.spawn(trial::probe(Arc::clone(&inner), app, pair));
+                    });
+                }
+            }
             Effect::Note(note) => {
                 let Some((app, text)) = said(&note) else {
                     return;
                 };
+                let generation = match note {
+                    Note::TrialBegan { generation, .. } => Some(Some(generation)),
+                    Note::TrialEnded { .. } | Note::DeployFailed { .. } => Some(None),
+                    _ => None,
+                };
+                if let (Some(app), Some(generation)) = (tables.by_id.get(&app), generation) {
+                    app.set_trial(generation);
+                }
                 if let Some(app) = tables.by_id.get(&app).cloned() {
                     self.call(after, move |inner| inner.tell(&app.name, text, None));
                 }
@@ -149,8 +167,18 @@ fn said(note: &Note) -> Option<(AppId, String)> {
         }
         Note::DeployFailed { app, generation } => (
             app,
-            format!("deploy_failed: generation {generation} does not start, the old one goes on"),
+            format!("deploy_failed: generation {generation} is not used, the old one goes on"),
         ),
+        Note::TrialBegan { app, generation } => (
+            app,
+            format!("generation {generation} is on trial beside the old one"),
+        ),
+        Note::TrialEnded {
+            app,
+            generation,
+            verdict,
+            seen,
+        } => (app, trial::said(generation, verdict, &seen)),
         Note::Starved { app, from } => (
             app,
             format!("it waited too long for room, so process {from} makes room"),

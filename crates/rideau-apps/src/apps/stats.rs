@@ -122,6 +122,7 @@ impl AppShown {
         };
         match self.stats.deploy {
             Deploy::Failed => "deploy_failed",
+            Deploy::Trial => "on_trial",
             Deploy::Rolling => "restarting",
             Deploy::Settled if self.stats.failing.is_some() => "failing",
             Deploy::Settled if has(|state| *state == State::Ready) => "ready",

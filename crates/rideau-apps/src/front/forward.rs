@@ -51,7 +51,7 @@ pub(super) enum Start<'a> {
 }
 
 /// A process that gave no answer.
-struct Failed {
+pub(super) struct Failed {
     no: No,
     /// What was to be sent, if another process may have it.
     again: Option<Upload>,
@@ -208,6 +208,7 @@ impl ProxyRequest {
                 Start::Placed(session, began) => (session, began, None),
                 Start::Lost(session, began, lost) => (session, began, Some(lost)),
             };
+            let is_bare = matches!(upload, Upload::Empty);
             let tried = {
                 let tried = pin!(self.try_on(visit, &session, upload, lost, &mut tries));
                 self.within(tried, fate.as_ref()).await
@@ -215,6 +216,10 @@ impl ProxyRequest {
             let failed = match tried {
                 Some((Ok((said, line)), allowance)) => {
                     let live = (line, allowance);
+                    if is_bare && self.deserves_second(&session, &said) {
+                        let second = self.second(visit, session, (said, live), began);
+                        return Ok(Box::pin(second).await);
+                    }
                     return Ok(self.hand_back(visit, session, said, live, began).await);
                 }
                 Some((Err(failed), _)) => failed,
@@ -271,12 +276,12 @@ impl ProxyRequest {
     pub(super) async fn hand_back(
         &self,
         visit: &Visit<'_>,
-        session: Session,
+        mut session: Session,
         said: Said,
         (line, allowance): (Box<UpstreamConn>, Option<Allowance>),
         began: Instant,
     ) -> HttpReply {
-        let (mut reply, noted) = self.begun_reply(visit, &session, said, began);
+        let (mut reply, noted) = self.begun_reply(visit, &mut session, said, began);
         let http = &self.config.http;
         let is_buffered = http.buffers_responses.unwrap_or(self.has_few_places()) && !noted.is_live;
         // A stream of events goes on for as long as a client listens.
@@ -299,7 +304,7 @@ impl ProxyRequest {
     pub(super) fn begun_reply(
         &self,
         visit: &Visit<'_>,
-        session: &Session,
+        session: &mut Session,
         said: Said,
         began: Instant,
     ) -> (HttpReply, Noted) {
@@ -313,7 +318,7 @@ impl ProxyRequest {
     pub(super) fn signed(
         &self,
         visit: &Visit<'_>,
-        session: &Session,
+        session: &mut Session,
         fields: Vec<u8>,
         status: StatusCode,
         began: Instant,
@@ -321,6 +326,7 @@ impl ProxyRequest {
         let at = Instant::now();
         let took = at.saturating_duration_since(began);
         self.app.counts.answered(status, took);
+        session.answered(status, took);
         let (came, date) = self.came;
         // Most have their place as soon as they come.
         let since = match began == came {
@@ -364,7 +370,7 @@ impl ProxyRequest {
 
     /// Try a request on one process: on a connection that is open, and if that
     /// was closed meanwhile, on a new one.
-    async fn try_on(
+    pub(super) async fn try_on(
         &self,
         visit: &Visit<'_>,
         session: &Session,

@@ -184,17 +184,18 @@ impl Connection<'_> {
     /// If it takes longer, what is left to do.
     fn hand_on<'b>(
         &self,
-        fast_path: FastPath,
+        mut fast_path: FastPath,
         said: Said,
         proxy_request: &'b ProxyRequest,
         visit: &Visit<'_>,
         manner: Manner,
     ) -> Result<bool, Box<Ahead<'b>>> {
-        if !fast_path.line.has_all() {
+        let is_second = proxy_request.deserves_second(&fast_path.session, &said);
+        if !fast_path.line.has_all() || is_second {
             return Err(Box::new(Ahead::Said(proxy_request, fast_path, said)));
         }
         let (mut reply, _) =
-            proxy_request.begun_reply(visit, &fast_path.session, said, fast_path.began);
+            proxy_request.begun_reply(visit, &mut fast_path.session, said, fast_path.began);
         let at = reply.at;
         let written = self.write(&mut reply, manner, |_, wire, _| {
             fast_path.finish(wire, at);
@@ -236,10 +237,17 @@ impl Connection<'_> {
                 }
             }
             (Ahead::Said(proxy_request, fast_path, said), _) => {
-                let live = (fast_path.line, None);
-                let handed =
-                    proxy_request.hand_back(visit, fast_path.session, said, live, fast_path.began);
-                handed.await
+                let (live, began) = ((fast_path.line, None), fast_path.began);
+                if proxy_request.deserves_second(&fast_path.session, &said) {
+                    let failed = (said, live);
+                    proxy_request
+                        .second(visit, fast_path.session, failed, began)
+                        .await
+                } else {
+                    proxy_request
+                        .hand_back(visit, fast_path.session, said, live, began)
+                        .await
+                }
             }
             (Ahead::Reply(reply), _) => {
                 let sent = self.send_rest(reply, manner, true, BodyEnd::Known).await;

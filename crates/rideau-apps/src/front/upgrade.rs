@@ -76,7 +76,7 @@ async fn turn(
     let head = proxy_request.head_for(proxy_request.upgrade.as_deref().unwrap_or_default());
     let mut avoid = None;
     // A process that takes no connection has not seen the request.
-    let (session, mut line) = loop {
+    let (mut session, mut line) = loop {
         let session = proxy_request.ask(visit, avoid).await?;
         match session.process().connections.connect().await {
             Ok(wire) => break (session, Box::new(UpstreamConn::new(wire))),
@@ -119,7 +119,7 @@ async fn turn(
         let reply = proxy_request.hand_back(visit, session, said, (line, allowance), began);
         return Ok(Err(reply.await));
     }
-    let mut reply = proxy_request.signed(visit, &session, said.fields, said.status, began);
+    let mut reply = proxy_request.signed(visit, &mut session, said.fields, said.status, began);
     reply.date.take_if(|_| said.noted.has_date);
     reply.put("Connection", "upgrade");
     if let Some(became) = said.noted.upgrade {

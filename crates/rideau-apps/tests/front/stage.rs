@@ -34,6 +34,7 @@ pub(crate) fn app() -> AppConfig {
     config.run.ready = AppReady::Line("ready".into());
     config.run.stop_timeout = Duration::from_secs(1);
     config.options.uptime_min = Duration::ZERO;
+    config.options.trial = None;
     config.restart_dir = None;
     config
 }

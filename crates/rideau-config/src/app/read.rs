@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use rideau_core::apps;
+use rideau_core::apps::{self, TrialRules};
 
 use super::{AppConfig, AppListen, AppReady, Health, Http, MANY, hosts};
 use crate::exec;
@@ -45,6 +45,8 @@ pub(super) struct PathPrefixes;
 pub(super) struct PathList;
 /// How to know that a process is ready.
 pub(super) struct AppReadyWays;
+/// The rules of a trial, or none.
+pub(super) struct TrialTable;
 /// How to know that a process is well.
 pub(super) struct Checked;
 /// A cookie that leads back to the same process, or a table with how long to wait for it.
@@ -254,6 +256,30 @@ impl Kind<Option<Health>> for Checked {
     fn show(value: &Option<Health>, key: &Key, rows: &mut Rows) {
         if let Some(health) = value {
             rows.below(key.name, |rows| health.show_keys(rows));
+        }
+    }
+}
+
+impl Kind<Option<TrialRules>> for TrialTable {
+    const FORM: Form = Form::Any(&[
+        Form::Table(TrialRules::KEYS, || TrialRules::default().rows()),
+        Form::Words(&["none"]),
+    ]);
+
+    fn read(section: &Section<'_>, key: &Key) -> Option<Option<TrialRules>> {
+        if section.is_word(key.name, "none") {
+            return Some(None);
+        }
+        let part = section.part(key)?;
+        let mut rules = TrialRules::default();
+        rules.read_keys(&part);
+        Some(Some(rules))
+    }
+
+    fn show(value: &Option<TrialRules>, key: &Key, rows: &mut Rows) {
+        match value {
+            Some(rules) => rows.below(key.name, |rows| rules.show_keys(rows)),
+            None => rows.text(key.name, "none"),
         }
     }
 }

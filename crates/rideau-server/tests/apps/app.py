@@ -11,6 +11,7 @@ served = 0
 busy = 0
 busiest = 0
 kept = []
+fails = False
 
 
 def variable(name, default=""):
@@ -25,6 +26,8 @@ def flood(blocks):
 
 def before():
     """Everything that may go wrong while it starts."""
+    global fails
+    fails = bool(variable("FAIL_IF")) and os.path.exists(variable("FAIL_IF"))
     flood(int(variable("FLOOD", "0")))
     if variable("SAY"):
         print(variable("SAY"), flush=True)
@@ -160,6 +163,12 @@ async def turn(method, path, fields, reader, writer):
     if words[0] == "events":
         return await events(writer, int(words[1]), int(words[2]) / 1000)
     sent = await body(reader, fields)
+    if fails:
+        if method == "POST" and variable("COUNT_POSTS"):
+            with open(variable("COUNT_POSTS"), "a") as log:
+                log.write("x")
+        writer.write(b"HTTP/1.1 500 Broken\r\nContent-Length: 6\r\n\r\nbroken")
+        return await writer.drain()
     if words[0] == "sleep":
         await asyncio.sleep(int(words[1]) / 1000)
     elif words[0] == "exit":

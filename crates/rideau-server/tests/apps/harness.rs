@@ -97,6 +97,11 @@ impl Harness {
             "[server]\nlisten = [\"127.0.0.1:0\"]\nadmin = \"127.0.0.1:0\"\n\
              run_dir = \"FOLDER/run\"\n[front]\nlisten = [\"127.0.0.1:0\"]\n{front}\n{apps}\n"
         );
+        // New code serves at once, unless a test is about its trial.
+        let text = match text.contains("trial =") {
+            true => text,
+            false => text.replace("exec = APP\n", "exec = APP\ntrial = \"none\"\n"),
+        };
         let text = text.replace("APP", &app_words());
         let text = text.replace("FOLDER", &folder.display().to_string());
         fs::write(folder.join("rideau.toml"), text).unwrap();
