@@ -7,8 +7,10 @@
 use std::fmt;
 use std::time::Duration;
 
-use rideau_core::cluster::PeerMessage;
+use rideau_core::cluster::{PeerMessage, RowMessage};
 use rideau_resp::{BadReply, Protocol, Reply, ReplyLimits, Value};
+
+use super::rows;
 
 /// Bytes of a frame.
 pub(super) const FRAME_MAX: usize = 4 << 20;
@@ -103,6 +105,13 @@ pub enum LinkMessage {
     },
     /// What the machines of two nodes tell each other.
     Peer(PeerMessage),
+    /// What an entry node and an owner tell each other of what is kept in memory.
+    Row {
+        /// What they tell.
+        message: RowMessage,
+        /// What the client is told with an answer.
+        told: Vec<u8>,
+    },
 }
 
 /// Everything that goes over a link once both sides have proved themselves.
@@ -168,13 +177,14 @@ impl PeerAnswer {
 
 impl LinkMessage {
     /// The bytes it carries.
-    pub(super) const fn len(&self) -> usize {
+    pub(super) fn len(&self) -> usize {
         match self {
             Self::Push { holder, bytes } => holder.len() + bytes.len(),
             Self::Ended { holder, .. } => holder.len(),
             Self::Report { bytes, .. } => bytes.len(),
             Self::Digest { range, bytes, .. } => range.len() + bytes.len(),
             Self::Peer(_) => 0,
+            Self::Row { message, told } => rows::len(message) + told.len(),
         }
     }
 
@@ -219,6 +229,7 @@ impl LinkMessage {
                     .integer((*partition).into())
                     .integer(signed(*epoch));
             }
+            Self::Row { message, told } => rows::write(message, told, out),
         }
     }
 }
@@ -321,6 +332,10 @@ fn read_message(verb: &[u8], fields: &mut FrameFields) -> Result<LinkMessage, Ba
             partition: fields.small()?,
             epoch: fields.number()?,
         }),
+        b"row" => {
+            let (message, told) = rows::read(fields)?;
+            LinkMessage::Row { message, told }
+        }
         _ => return Err(BadFrame::Verb),
     })
 }

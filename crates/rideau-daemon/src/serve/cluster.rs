@@ -10,25 +10,28 @@ use std::{fs, future, str};
 
 use rideau::store::etcd::{EtcdLogin, EtcdOptions, EtcdTls};
 use rideau_cluster::{
-    ClusterNode, LINK_VERSIONS, LinkEvent, LinkMessage, LinkOptions, LinkSecret, NodeAbout,
-    NodeError, NodeEvents, NodeOptions, NodeTable, PeerAnswer, PeerAsk, PeerLinks, PeerSender,
-    ServeAsks, ServedAnswer,
+    ClusterNode, LINK_VERSIONS, LinkEvent, LinkMessage, LinkOptions, LinkSecret, NameEvent,
+    NodeAbout, NodeError, NodeEvents, NodeOptions, NodeTable, PeerAnswer, PeerAsk, PeerLinks,
+    PeerSender, ReportParts, ReportTooLong, ServeAsks, ServedAnswer, read_report,
 };
 use rideau_config::{ClusterConfig, Config, Listen};
-use rideau_core::cluster::{AskRoute, Certainty, Incarnation, Partitions, PeerMessage};
+use rideau_core::cluster::{AskRoute, Certainty, Incarnation, Partitions, PeerMessage, RowMessage};
 use rideau_process::panics;
 use rideau_resp::{ReplyLimits, ReplyParser, RequestLimits, RequestParser, Value};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 
-use crate::redis::commands::NOT_MINE;
+use crate::redis::commands::{NO_PARTITION, NOT_MINE};
 use crate::redis::remote::{self, RemoteCommand};
 use crate::state::cluster::{Cluster, FreeValues};
 use crate::state::daemon::Daemon;
-use crate::state::values;
+use crate::state::{ticket, values};
 
 /// How often other nodes are told what is free here, if that has changed.
 const DIGEST: Duration = Duration::from_millis(100);
+
+/// Reports of other nodes that are not all there have so many bytes together.
+const REPORTS_MAX: usize = 256 << 20;
 
 /// A node that was opened, and where other nodes will reach it.
 pub(super) struct Joining {
@@ -79,8 +82,12 @@ impl Joining {
         } = self;
         let (changed, table) = watch::channel(None);
         let (resigned, why) = watch::channel(None);
+        let (certainties, certainty) = mpsc::unbounded_channel();
+        tokio::spawn(tell_holders(Arc::clone(daemon), certainty));
         let events = Arc::new(ClusterEvents {
             daemon: Arc::clone(daemon),
+            cluster: Arc::clone(&cluster),
+            certainties,
             changed,
             resigned,
         });
@@ -96,6 +103,10 @@ impl Joining {
             told: None,
         };
         tokio::spawn(links.keep(table));
+        let due = Arc::clone(&cluster);
+        tokio::spawn(async move {
+            panics::keep("leases that were taken back", || end_due(Arc::clone(&due))).await;
+        });
         let daemon = Arc::clone(daemon);
         tokio::spawn(async move {
             panics::keep("what is free on this node", || {
@@ -144,6 +155,7 @@ fn node_options(config: &Config, cluster: &ClusterConfig, port: u16) -> io::Resu
             zone: String::new(),
             release: env!("CARGO_PKG_VERSION").into(),
             versions: LINK_VERSIONS,
+            tickets: ticket::this_start(),
         },
         weight: cluster.weight,
         partitions,
@@ -206,6 +218,8 @@ impl PeerSender for Peers {
 /// Hears what the node says.
 struct ClusterEvents {
     daemon: Arc<Daemon>,
+    cluster: Arc<Cluster>,
+    certainties: mpsc::UnboundedSender<(Certainty, u64)>,
     changed: watch::Sender<Option<Arc<NodeTable>>>,
     resigned: watch::Sender<Option<String>>,
 }
@@ -216,6 +230,12 @@ impl NodeEvents for ClusterEvents {
         if self.daemon.is_draining() {
             return;
         }
+        let up_to = match certainty {
+            Certainty::Lost => self.cluster.end_life(),
+            Certainty::Sure | Certainty::Unsure => u64::MAX,
+        };
+        // Every lease is looked at, and this thread keeps that of the node.
+        let _ = self.certainties.send((certainty, up_to));
         let text = match certainty {
             Certainty::Sure => "the node is part of the cluster",
             Certainty::Unsure => {
@@ -228,6 +248,10 @@ impl NodeEvents for ClusterEvents {
             Certainty::Unsure | Certainty::Lost => tracing::warn!("{text}"),
         }
         self.daemon.events.add("cluster", "node", text.into(), None);
+    }
+
+    fn names_changed(&self, event: NameEvent) {
+        self.cluster.names_changed(event);
     }
 
     fn table_changed(&self, table: &Arc<NodeTable>) {
@@ -278,9 +302,7 @@ impl LinkKeeper {
             told.abort();
         }
         *self.cluster.links.write() = None;
-        for node in &self.cluster.node.table().links {
-            self.cluster.node.unlinked(node.clone());
-        }
+        self.cluster.unlinked_all();
         self.me.clone_from(&me);
         let Some(me) = me else {
             return Ok(());
@@ -312,12 +334,30 @@ impl LinkKeeper {
 
 /// Carry what links tell to the node.
 async fn tell_node(cluster: Arc<Cluster>, mut told: mpsc::Receiver<LinkEvent>) {
+    let mut reports = ReportParts::new(REPORTS_MAX);
     while let Some(event) = told.recv().await {
         match event {
-            LinkEvent::Linked(node) => cluster.node.linked(node),
+            LinkEvent::Linked(node) => cluster.linked(node),
             LinkEvent::Unlinked(node) => {
-                cluster.forget_free(&node);
-                cluster.node.unlinked(node);
+                reports.forget(&node);
+                cluster.unlinked(node);
+            }
+            LinkEvent::Message(node, LinkMessage::Row { message, told }) => {
+                cluster.row_heard(&node, cluster.link(&node), message, &told);
+            }
+            LinkEvent::Message(
+                node,
+                LinkMessage::Report {
+                    partition,
+                    epoch,
+                    chunk,
+                    chunks,
+                    bytes,
+                },
+            ) => {
+                let place = (chunk, chunks);
+                let whole = reports.add(&node, partition, epoch, place, &bytes);
+                hear_report(&cluster, &node, (partition, epoch), whole);
             }
             LinkEvent::Message(node, LinkMessage::Peer(message)) => {
                 cluster.node.heard(node, message);
@@ -325,6 +365,33 @@ async fn tell_node(cluster: Arc<Cluster>, mut told: mpsc::Receiver<LinkEvent>) {
             LinkEvent::Message(node, message) => hear(&cluster, &node, &message),
         }
     }
+}
+
+/// A node has reported what is behind it, as far as that has come.
+fn hear_report(
+    cluster: &Arc<Cluster>,
+    node: &Incarnation,
+    (partition, epoch): (u32, u64),
+    whole: Result<Option<Vec<u8>>, ReportTooLong>,
+) {
+    let bytes = match whole {
+        Ok(Some(bytes)) => bytes,
+        Ok(None) => return,
+        Err(error) => {
+            tracing::error!(%node, partition, %error, "names of the partition are not served");
+            return;
+        }
+    };
+    let Some(rows) = read_report(&bytes) else {
+        tracing::error!(%node, partition, "a report of another node makes no sense");
+        return;
+    };
+    let message = RowMessage::Report {
+        partition,
+        epoch,
+        rows,
+    };
+    cluster.row_heard(node, cluster.link(node), message, &[]);
 }
 
 fn hear(cluster: &Cluster, node: &Incarnation, message: &LinkMessage) {
@@ -386,6 +453,26 @@ async fn tell_free(daemon: Arc<Daemon>, cluster: Arc<Cluster>) {
     }
 }
 
+/// Tell holders how sure this node is of what they have, one word after the other.
+async fn tell_holders(
+    daemon: Arc<Daemon>,
+    mut certainty: mpsc::UnboundedReceiver<(Certainty, u64)>,
+) {
+    while let Some((certainty, up_to)) = certainty.recv().await {
+        let daemon = Arc::clone(&daemon);
+        let tell = move || daemon.tell_certainty(certainty, up_to);
+        let _ = tokio::task::spawn_blocking(tell).await;
+    }
+}
+
+/// End leases that this node has taken back, when it does not vouch for them any more.
+async fn end_due(cluster: Arc<Cluster>) {
+    loop {
+        cluster.wait_for_due().await;
+        cluster.advance_rows();
+    }
+}
+
 /// Executes commands of other nodes.
 struct AskServer {
     daemon: Arc<Daemon>,
@@ -397,8 +484,15 @@ impl ServeAsks for AskServer {
         let (daemon, cluster) = (Arc::clone(&self.daemon), Arc::clone(&self.cluster));
         let from = from.clone();
         Box::pin(async move {
-            let route = cluster.node.route_for_peer(ask.partition, ask.epoch).await;
-            if !matches!(route, AskRoute::Here { .. }) {
+            let is_here = match ask.partition {
+                // It is about a ticket that this life of the node gave.
+                NO_PARTITION => cluster.me().is_some_and(|me| me.fence == ask.epoch),
+                partition => {
+                    let route = cluster.node.route_for_peer(partition, ask.epoch).await;
+                    matches!(route, AskRoute::Here { .. })
+                }
+            };
+            if !is_here {
                 let reply = [NOT_MINE, b" the partition has another owner.\r\n"].concat();
                 return PeerAnswer { row: None, reply };
             }

@@ -127,6 +127,21 @@ pub(super) fn held(client: &mut Client, request: Request<'_>) -> Result<Next, Co
     })
 }
 
+/// For how long the holder may rely on what it holds, from when it sent this.
+pub(super) fn sure(client: &mut Client, request: Request<'_>) -> Result<Next, CommandError> {
+    request.arguments().end("SURE")?;
+    let millis = match &client.daemon.cluster {
+        // As long as the connection.
+        None => -1,
+        Some(cluster) => {
+            let sure = cluster.sure(client.owner());
+            i64::try_from(sure.as_millis()).unwrap_or(i64::MAX)
+        }
+    };
+    client.reply().integer(millis);
+    Ok(Next::Done)
+}
+
 fn tell_held(client: &mut Client, rows: Vec<LeaseRow>, more: Option<More>) {
     let mut reply = client.reply();
     reply.array(rows.len() + usize::from(more.is_some()));

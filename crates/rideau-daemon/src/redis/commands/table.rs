@@ -221,6 +221,15 @@ pub(super) const OURS: &[About] = &[
         leases::held,
     ),
     about(
+        "SURE",
+        1,
+        "held",
+        Subject::Nothing,
+        "",
+        "For how many milliseconds this holder may rely on what nodes share",
+        leases::sure,
+    ),
+    about(
         "SESSION",
         2,
         OWN,
