@@ -11,6 +11,7 @@
 
 mod conn;
 mod dial;
+mod fields;
 mod frame;
 #[cfg(test)]
 mod fuzz;

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use rideau_core::cluster::{ReportedRow, RowAnswer, RowMessage};
 
-use super::message::{BadFrame, FrameFields, begin, signed};
+use super::fields::{BadFrame, FrameFields, begin, signed};
 
 /// Bytes of a row in a report, without what is held.
 const ROW_LEN: usize = 8 + 8 + 8 + 4;

@@ -1,31 +1,31 @@
 //! This server as a node of a cluster: it joins, links to the other nodes, and leaves.
 
+mod asks;
+
 use std::io;
 use std::net::TcpListener;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 use std::{fs, future, str};
 
 use rideau::store::etcd::{EtcdLogin, EtcdOptions, EtcdTls};
 use rideau_cluster::{
     ClusterNode, LINK_VERSIONS, LinkEvent, LinkMessage, LinkOptions, LinkSecret, NameEvent,
-    NodeAbout, NodeError, NodeEvents, NodeOptions, NodeTable, PeerAnswer, PeerAsk, PeerLinks,
-    PeerSender, ReportParts, ReportTooLong, ServeAsks, ServedAnswer, read_report,
+    NodeAbout, NodeError, NodeEvents, NodeOptions, NodeTable, PeerLinks, PeerSender, ReportParts,
+    ReportTooLong, read_report,
 };
 use rideau_config::{ClusterConfig, Config, Listen};
-use rideau_core::cluster::{AskRoute, Certainty, Incarnation, Partitions, PeerMessage, RowMessage};
+use rideau_core::cluster::{Certainty, Incarnation, Partitions, PeerMessage, RowMessage};
 use rideau_process::panics;
-use rideau_resp::{ReplyLimits, ReplyParser, RequestLimits, RequestParser, Value};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 
-use crate::redis::commands::{NO_PARTITION, NOT_MINE};
-use crate::redis::remote::{self, RemoteCommand};
-use crate::state::cluster::{Cluster, FreeValues};
+use crate::state::cluster::{Cluster, FreeValues, read_left};
 use crate::state::daemon::Daemon;
-use crate::state::{ticket, values};
+use crate::state::ticket;
+use crate::state::values;
+use asks::AskServer;
 
 /// How often other nodes are told what is free here, if that has changed.
 const DIGEST: Duration = Duration::from_millis(100);
@@ -251,6 +251,9 @@ impl NodeEvents for ClusterEvents {
     }
 
     fn names_changed(&self, event: NameEvent) {
+        if let NameEvent::Gone(node) = &event {
+            self.daemon.leave_all_far(node);
+        }
         self.cluster.names_changed(event);
     }
 
@@ -318,7 +321,7 @@ impl LinkKeeper {
         });
         let (links, told) = PeerLinks::start(options, self.listener.try_clone()?, server)?;
         *self.cluster.links.write() = Some(links);
-        let told = tell_node(Arc::clone(&self.cluster), told);
+        let told = tell_node(Arc::clone(&self.daemon), Arc::clone(&self.cluster), told);
         self.told = Some(tokio::spawn(told));
         Ok(())
     }
@@ -333,7 +336,11 @@ impl LinkKeeper {
 }
 
 /// Carry what links tell to the node.
-async fn tell_node(cluster: Arc<Cluster>, mut told: mpsc::Receiver<LinkEvent>) {
+async fn tell_node(
+    daemon: Arc<Daemon>,
+    cluster: Arc<Cluster>,
+    mut told: mpsc::Receiver<LinkEvent>,
+) {
     let mut reports = ReportParts::new(REPORTS_MAX);
     while let Some(event) = told.recv().await {
         match event {
@@ -361,6 +368,14 @@ async fn tell_node(cluster: Arc<Cluster>, mut told: mpsc::Receiver<LinkEvent>) {
             }
             LinkEvent::Message(node, LinkMessage::Peer(message)) => {
                 cluster.node.heard(node, message);
+            }
+            LinkEvent::Message(node, LinkMessage::Ended { id, holder, .. }) => {
+                if let Some((at, why)) = read_left(&holder) {
+                    daemon.leave_far(&node, at, why);
+                }
+                if let Some(links) = &*cluster.links.read() {
+                    links.heard(&node, id);
+                }
             }
             LinkEvent::Message(node, message) => hear(&cluster, &node, &message),
         }
@@ -470,82 +485,5 @@ async fn end_due(cluster: Arc<Cluster>) {
     loop {
         cluster.wait_for_due().await;
         cluster.advance_rows();
-    }
-}
-
-/// Executes commands of other nodes.
-struct AskServer {
-    daemon: Arc<Daemon>,
-    cluster: Arc<Cluster>,
-}
-
-impl ServeAsks for AskServer {
-    fn serve(&self, from: &Incarnation, _id: u64, ask: PeerAsk) -> ServedAnswer {
-        let (daemon, cluster) = (Arc::clone(&self.daemon), Arc::clone(&self.cluster));
-        let from = from.clone();
-        Box::pin(async move {
-            let is_here = match ask.partition {
-                // It is about a ticket that this life of the node gave.
-                NO_PARTITION => cluster.me().is_some_and(|me| me.fence == ask.epoch),
-                partition => {
-                    let route = cluster.node.route_for_peer(partition, ask.epoch).await;
-                    matches!(route, AskRoute::Here { .. })
-                }
-            };
-            if !is_here {
-                let reply = [NOT_MINE, b" the partition has another owner.\r\n"].concat();
-                return PeerAnswer { row: None, reply };
-            }
-            cluster.counts.hops_in.fetch_add(1, Ordering::Relaxed);
-            let command = RemoteCommand {
-                user: Some(ask.user.into_boxed_str()).filter(|user| !user.is_empty()),
-                protocol: ask.protocol,
-                bytes: ask.command,
-            };
-            let is_reserve = is_reserve(&command.bytes);
-            let reply = remote::execute(&daemon, &from, command).await;
-            let row = is_reserve.then(|| tickets(&reply)).flatten();
-            PeerAnswer { row, reply }
-        })
-    }
-
-    fn undo(&self, _from: &Incarnation, row: Vec<u8>) {
-        for ticket in row.split(|byte| *byte == b' ') {
-            if let Some((value, fence)) = self.daemon.values.read_ticket(ticket) {
-                // It may be given back already.
-                let _ = self.daemon.values.ranges.release(value, Some(fence));
-            }
-        }
-    }
-
-    fn unclaimed(&self, _from: &Incarnation, _answer: PeerAnswer) {
-        // As where an answer is lost on its way to the client: what it took is held until
-        // its time is up.
-    }
-}
-
-fn is_reserve(command: &[u8]) -> bool {
-    let mut parser = RequestParser::default();
-    let read = parser.next(command, &mut 0, &RequestLimits::default());
-    let request = read.ok().flatten();
-    request.is_some_and(|request| request.name().eq_ignore_ascii_case(b"RESERVE"))
-}
-
-/// The tickets of values that an answer to RESERVE gives. They are given back if it gets
-/// lost.
-fn tickets(reply: &[u8]) -> Option<Vec<u8>> {
-    let parsed = ReplyParser::default().next(reply, &mut 0, &ReplyLimits::default());
-    let mut found = Vec::new();
-    let parsed = parsed.ok().flatten()?;
-    collect_tickets(&parsed, &mut found);
-    let tickets = found.join(&b' ');
-    (!tickets.is_empty()).then_some(tickets)
-}
-
-fn collect_tickets<'a>(value: &'a Value, found: &mut Vec<&'a [u8]>) {
-    match value {
-        Value::Bulk(word) if word.starts_with(b"v-") => found.push(word),
-        Value::Array(parts) => parts.iter().for_each(|part| collect_tickets(part, found)),
-        _ => (),
     }
 }

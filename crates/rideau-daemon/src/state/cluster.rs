@@ -2,6 +2,7 @@
 
 mod claim;
 mod entry;
+mod far;
 mod names;
 
 use std::collections::BTreeMap;
@@ -15,7 +16,10 @@ use rideau_core::cluster::{AskRoute, DownReason, Incarnation, Partitions, PeerMe
 
 pub(crate) use claim::{ClaimOutcome, ClaimWait, LockClaim};
 pub(crate) use entry::{NameLease, NoLease};
+pub(crate) use far::{FarSession, read_left};
 pub(crate) use names::Names;
+
+use far::FarSessions;
 
 /// How often a node looks whether it has heard of a new owner.
 const LOOK: Duration = Duration::from_millis(10);
@@ -30,6 +34,10 @@ pub(crate) struct Cluster {
     pub links: RwLock<Option<PeerLinks>>,
     /// What there is of names.
     pub names: Names,
+    /// Connections of other nodes that are in sessions of this one.
+    far: FarSessions,
+    /// The last attachment to a session of another node.
+    next_far: AtomicU64,
     /// The newest link to each node, and the last number of all.
     numbers: Mutex<(BTreeMap<Incarnation, u64>, u64)>,
     /// What other nodes have free of each range.
@@ -76,6 +84,8 @@ impl Cluster {
         let names = Names::new(node.options());
         Self {
             names,
+            far: FarSessions::default(),
+            next_far: AtomicU64::new(1),
             numbers: Mutex::default(),
             node,
             partitions,
@@ -139,6 +149,11 @@ impl Cluster {
             // Without it the other node goes on a little later.
             let _ = links.tell(to, message);
         }
+    }
+
+    /// A name for one more attachment to a session of another node.
+    pub(crate) fn next_far(&self) -> u64 {
+        self.next_far.fetch_add(1, Ordering::Relaxed)
     }
 
     /// There is a link to another node.

@@ -317,3 +317,75 @@ fn a_node_that_stops_under_load_leaves_locks_as_they_are() {
     let turns = crowd.end();
     assert!(turns.iter().all(|turns| *turns > 0), "{turns:?}");
 }
+
+#[test]
+fn a_session_is_used_from_any_node_and_ends_as_one() {
+    let rig = Rig::start();
+    let nodes = three(&rig);
+    let mut wires = nodes.each_ref().map(Server::connect);
+    let session = wires[0].ask("SESSION OPEN TTL 600000").at(0).text();
+    for wire in &mut wires[1..] {
+        let attached = ask_on(wire, &format!("SESSION ATTACH {session}"));
+        assert_eq!(attached.text(), "OK", "{attached}");
+    }
+    // What one connection of it takes, another gives back.
+    for (at, owner) in ["n1", "n2", "n3"].iter().enumerate() {
+        let key = keys_of(&nodes[0], owner, 1).remove(0);
+        let reply = ask_on(&mut wires[at], &format!("LOCK {key}"));
+        assert!(granted(&reply).is_some(), "{reply}");
+        let held = wires[(at + 2) % 3].ask("HELD");
+        assert_eq!(held.parts().len(), 1, "{held}");
+        let reply = wires[(at + 1) % 3].ask(&format!("UNLOCK {key}"));
+        assert_eq!(reply.text(), "OK", "{reply}");
+    }
+    let reply = ask_on(&mut wires[1], "LOCK last");
+    let (_, fence) = granted(&reply).unwrap();
+    let mut other = nodes[2].connect();
+    assert_eq!(
+        other.ask(&format!("SESSION RENEW {session}")).int(),
+        600_000
+    );
+    // Its connections may go, also those of other nodes.
+    drop(wires);
+    assert_eq!(granted(&other.ask("LOCK last")), None);
+    assert_eq!(other.ask(&format!("SESSION CLOSE {session}")).int(), 1);
+    let (_, next) = until_locked(&mut other, "last");
+    assert!(next > fence);
+    assert_eq!(other.ask("UNLOCK last").text(), "OK");
+    other
+        .ask(&format!("SESSION ATTACH {session}"))
+        .is_error("NOSUCH");
+}
+
+#[test]
+fn a_session_without_time_ends_with_its_last_connection_wherever_that_is() {
+    let rig = Rig::start();
+    let [one, two, three] = three(&rig);
+    let mut opener = one.connect();
+    let session = opener.ask("SESSION OPEN").at(0).text();
+    let mut far = two.connect();
+    assert_eq!(
+        ask_on(&mut far, &format!("SESSION ATTACH {session}")).text(),
+        "OK"
+    );
+    assert!(granted(&ask_on(&mut far, "LOCK kept")).is_some());
+    let mut killed = three.connect();
+    let attached = ask_on(&mut killed, &format!("SESSION ATTACH {session}"));
+    assert_eq!(attached.text(), "OK");
+    drop(opener);
+    let mut other = one.connect();
+    until("its first connection is gone", || {
+        let shown = other.ask("SESSION LS");
+        shown.at(0).at(2).int() == 2
+    });
+    assert_eq!(granted(&other.ask("LOCK kept")), None);
+    drop(far);
+    until("its second connection is gone", || {
+        let shown = other.ask("SESSION LS");
+        shown.at(0).at(2).int() == 1
+    });
+    assert_eq!(granted(&ask_on(&mut other, "LOCK kept")), None);
+    // A node that dies takes its connections along.
+    three.kill();
+    until_locked(&mut other, "kept");
+}

@@ -22,7 +22,7 @@ use crate::state::cluster::{Cluster, NoRoute};
 
 use super::{About, Subject, execute, find};
 
-pub(crate) use names::NO_PARTITION;
+pub(crate) use names::{IN_SESSION, NO_PARTITION};
 
 /// How another node says that it does not own a partition in that epoch.
 pub(crate) const NOT_MINE: &[u8] = b"-NOTMINE";
@@ -43,6 +43,8 @@ enum Place {
     Nowhere(Vec<Tier>),
     /// This node answers it: it gave the ticket.
     Node(Incarnation),
+    /// The node answers it whose session the client is in.
+    Session(Incarnation, u64),
     /// It may concern every node.
     Everywhere,
 }
@@ -86,7 +88,7 @@ fn go_to(
         Place::Everywhere if cluster.is_alone() => return Ok(None),
         Place::Everywhere => return Err(by_key(about.name)),
         Place::Partition(partition) => Some(*partition),
-        Place::Free(_) | Place::Node(_) => None,
+        Place::Free(_) | Place::Node(_) | Place::Session(..) => None,
     };
     if partition.is_some_and(|partition| cluster.node.serves(partition).is_some()) {
         return Ok(None);
@@ -119,7 +121,8 @@ fn go_to(
     let cluster = Arc::clone(cluster);
     let answer: Pin<Box<dyn Future<Output = OnReady> + Send>> = match place {
         Place::Free(tiers) => Box::pin(seek(cluster, ask, tiers)),
-        Place::Node(to) => Box::pin(names::at_node(cluster, ask, to)),
+        Place::Node(to) => Box::pin(names::at_node(cluster, ask, to, about.name == "SESSION")),
+        Place::Session(to, id) => Box::pin(names::in_session(cluster, ask, to, id, about.is_grant)),
         _ => Box::pin(forward(cluster, ask, about.is_grant)),
     };
     let wait = PendingCommand::new(about.name, Awaits::Anything, answer);
@@ -158,7 +161,7 @@ fn check_room(cluster: &Cluster) -> Result<(), CommandError> {
 /// What a command is about.
 fn place(client: &Client, cluster: &Cluster, about: &About, request: Request<'_>) -> Place {
     let word = request.word(1).unwrap_or_default();
-    if let Some(place) = names::place(cluster, about, word) {
+    if let Some(place) = names::place(client, cluster, about, request) {
         return place;
     }
     match about.subject {
@@ -223,9 +226,11 @@ fn wanted(client: &Client, cluster: &Cluster, request: Request<'_>, tried: Tried
         return Place::Here;
     }
     let ranges = &client.daemon.values.ranges;
+    // A node that is unsure of its lease gives nothing out.
+    let is_sure = !cluster.node.valid_for().is_zero();
     let has_free = |name: &str| {
         let stats = ranges.range(name).and_then(|id| ranges.stats(id));
-        stats.is_some_and(|stats| !stats.free.is_zero())
+        is_sure && stats.is_some_and(|stats| !stats.free.is_zero())
     };
     for (at, tier) in tiers.iter().enumerate() {
         if tried == Tried::Nothing && tier.iter().any(|name| has_free(name)) {

@@ -220,15 +220,7 @@ pub(super) const OURS: &[About] = &[
         "What this holder has",
         leases::held,
     ),
-    about(
-        "SURE",
-        1,
-        "held",
-        Subject::Nothing,
-        "",
-        "For how many milliseconds this holder may rely on what nodes share",
-        leases::sure,
-    ),
+    leases::SURE,
     about(
         "SESSION",
         2,

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use rideau::Locks;
 use rideau_config::Buckets;
-use rideau_core::cluster::Certainty;
+use rideau_core::cluster::{Certainty, Incarnation};
 use rideau_process::panics;
 use tokio::sync::broadcast::error::RecvError;
 
@@ -84,6 +84,23 @@ impl Daemon {
     pub fn hold_value(&self, value: u128, ticket: Ticket) {
         if let Some(before) = self.values.hold(value, ticket) {
             let _ = self.lease_table.take_from(before, EndReason::Lapsed);
+        }
+    }
+
+    /// A connection of another node has left its session in this manner.
+    pub(crate) fn leave_far(&self, node: &Incarnation, id: u64, why: EndReason) {
+        let cluster = self.cluster.as_ref();
+        if let Some(session) = cluster.and_then(|cluster| cluster.detached(node, id)) {
+            self.sessions.detach(session, why);
+        }
+    }
+
+    /// A life of a node is over, and all of its connections.
+    pub(crate) fn leave_all_far(&self, node: &Incarnation) {
+        if let Some(cluster) = &self.cluster {
+            for session in cluster.detached_all(node) {
+                self.sessions.detach(session, EndReason::Lost);
+            }
         }
     }
 
