@@ -25,12 +25,6 @@ pub(super) fn len(message: &RowMessage) -> usize {
 
 /// Append a message.
 pub(super) fn write(message: &RowMessage, told: &[u8], out: &mut Vec<u8>) {
-    let nothing = |ticket: u64| ReportedRow {
-        ticket,
-        fence: None,
-        age: Duration::ZERO,
-        what: Vec::new(),
-    };
     let (kind, partition, epoch, row) = match message {
         RowMessage::Ask {
             partition,
@@ -96,6 +90,16 @@ pub(super) fn write(message: &RowMessage, told: &[u8], out: &mut Vec<u8>) {
         .integer(signed(nanos(row.age)))
         .bulk(&row.what)
         .bulk(told);
+}
+
+/// A row that has a ticket and nothing else.
+const fn nothing(ticket: u64) -> ReportedRow {
+    ReportedRow {
+        ticket,
+        fence: None,
+        age: Duration::ZERO,
+        what: Vec::new(),
+    }
 }
 
 /// The message behind the verb `row`, and what is told with it.

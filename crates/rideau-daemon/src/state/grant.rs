@@ -26,7 +26,7 @@ pub enum Grant {
     /// Units of a key.
     Lock(Lock<'static, Vec<u8>>),
     /// Units of a key that several nodes share.
-    Name(NameLease),
+    Name(Box<NameLease>),
     /// A match of a broker.
     Match(HeldMatch),
     /// A lease of a regulator.

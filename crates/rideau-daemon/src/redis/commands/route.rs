@@ -226,11 +226,9 @@ fn wanted(client: &Client, cluster: &Cluster, request: Request<'_>, tried: Tried
         return Place::Here;
     }
     let ranges = &client.daemon.values.ranges;
-    // A node that is unsure of its lease gives nothing out.
-    let is_sure = !cluster.node.valid_for().is_zero();
     let has_free = |name: &str| {
         let stats = ranges.range(name).and_then(|id| ranges.stats(id));
-        is_sure && stats.is_some_and(|stats| !stats.free.is_zero())
+        stats.is_some_and(|stats| !stats.free.is_zero())
     };
     for (at, tier) in tiers.iter().enumerate() {
         if tried == Tried::Nothing && tier.iter().any(|name| has_free(name)) {

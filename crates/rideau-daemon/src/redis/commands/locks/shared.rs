@@ -121,7 +121,7 @@ impl LockAsk {
             )),
             Ok(lease) => {
                 counts.acquired.fetch_add(1, Ordering::Relaxed);
-                Ok((self.parts(&lease), Grant::Name(lease)))
+                Ok((self.parts(&lease), Grant::Name(Box::new(lease))))
             }
             Err(NoLease::Answered(ClaimOutcome::Refused(refusal))) => {
                 counts.refuse(refusal.reason);
