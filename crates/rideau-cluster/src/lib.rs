@@ -11,9 +11,10 @@ pub use links::{
     BadPeerTls, BadSecret, LINK_VERSIONS, LinkError, LinkEvent, LinkLimits, LinkMessage,
     LinkOptions, LinkSecret, LinkStats, LinkTimes, MESSAGE_MAX, PeerAnswer, PeerAsk, PeerLinks,
     PeerStats, PeerTls, PendingAnswer, RefusalReason, ReportParts, ReportTooLong, ServeAsks,
-    ServedAnswer,
+    ServedAnswer, read_report,
 };
 pub use node::{
-    ClusterMade, ClusterNode, NoPeers, NodeAbout, NodeCounters, NodeError, NodeEvents, NodeOptions,
-    NodeRow, NodeTable, NodeView, PartitionRow, PartitionState, PeerSender, RoomLevel, RoomView,
+    ClusterMade, ClusterNode, NameEvent, NoPeers, NodeAbout, NodeCounters, NodeError, NodeEvents,
+    NodeOptions, NodeRow, NodeTable, NodeView, PartitionRow, PartitionState, PeerSender, RoomLevel,
+    RoomView,
 };

@@ -11,6 +11,7 @@
 
 mod conn;
 mod dial;
+mod fields;
 mod frame;
 #[cfg(test)]
 mod fuzz;
@@ -22,6 +23,7 @@ mod peer;
 mod proof;
 mod refusal;
 mod reports;
+mod rows;
 mod serve;
 mod served;
 mod shared;
@@ -34,7 +36,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
-use rideau_core::cluster::{Incarnation, PeerMessage};
+use rideau_core::cluster::{Incarnation, PeerMessage, RowMessage};
 use tokio::runtime::Handle;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
@@ -44,6 +46,7 @@ pub use options::{LINK_VERSIONS, LinkLimits, LinkOptions, LinkTimes};
 pub use proof::{BadSecret, LinkSecret};
 pub use refusal::RefusalReason;
 pub use reports::{ReportParts, ReportTooLong};
+pub use rows::read_report;
 pub use shared::{LinkStats, PeerStats};
 pub use tls::{BadPeerTls, PeerTls};
 
@@ -54,6 +57,8 @@ use shared::LinksShared;
 
 /// Events that may wait for the node. While there are more, links are not read.
 const EVENTS_MAX: usize = 64;
+/// A report of more bytes goes in chunks.
+const REPORT_AT_ONCE: usize = 32 << 10;
 
 /// The links of one incarnation of this node.
 ///
@@ -216,6 +221,46 @@ impl PeerLinks {
     /// Those of [`send`](Self::send).
     pub fn tell(&self, to: &Incarnation, message: PeerMessage) -> Result<(), LinkError> {
         self.send(to, LinkMessage::Peer(message))
+    }
+
+    /// Tell another node what concerns things that are kept in memory. Only an ask is
+    /// refused when too much is outstanding. A long report goes at the pace of the link, and
+    /// in chunks.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`send`](Self::send).
+    pub fn send_row(
+        &self,
+        to: &Incarnation,
+        message: RowMessage,
+        told: Vec<u8>,
+    ) -> Result<(), LinkError> {
+        let is_ask = matches!(message, RowMessage::Ask { .. });
+        let is_long = rows::len(&message) > REPORT_AT_ONCE;
+        let message = match message {
+            RowMessage::Report {
+                partition,
+                epoch,
+                rows,
+            } if is_long => {
+                let (links, to) = (self.clone(), to.clone());
+                self.shared().runtime.spawn(async move {
+                    let report = rows::write_report(&rows);
+                    // If the link breaks, the next one gets it again.
+                    let _ = links.send_report(&to, partition, epoch, &report).await;
+                });
+                return Ok(());
+            }
+            message => LinkMessage::Row { message, told },
+        };
+        if is_ask {
+            return self.send(to, message);
+        }
+        let peer = self.shared().peer(to).ok_or(LinkError::NoLink)?;
+        peer.traffic().out.send_always(message)?;
+        peer.wake.notify_one();
+        Ok(())
     }
 
     /// Tell another node that a holder behind this one has ended. It is repeated on every

@@ -35,12 +35,13 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use rideau::store::{PartitionHost, PartitionLog};
-use rideau_core::cluster::{AskRoute, DownReason, Incarnation, PeerMessage};
+use rideau_core::Instant;
+use rideau_core::cluster::{AskRoute, DownReason, Incarnation, PeerMessage, RowMessage};
 use tokio::sync::{mpsc, oneshot, watch};
 
 pub use about::NodeAbout;
 pub use error::NodeError;
-pub use events::{NoPeers, NodeEvents, PeerSender};
+pub use events::{NameEvent, NoPeers, NodeEvents, PeerSender};
 pub use meta::ClusterMade;
 pub use options::NodeOptions;
 pub use room::{RoomLevel, RoomView};
@@ -200,6 +201,55 @@ impl ClusterNode {
         .await
     }
 
+    /// The epoch in which this node may grant names of a partition at this moment, if it may.
+    pub fn serves_names(&self, partition: u32) -> Option<u64> {
+        self.shared.serving.serves_names(partition)
+    }
+
+    /// Where a client's ask for a name in a partition goes, as [`route`](Self::route).
+    pub async fn route_name(&self, partition: u32, wait: Option<Duration>) -> AskRoute {
+        self.ask(|ask, reply| Input::NameAsk {
+            ask,
+            partition,
+            wait,
+            reply,
+        })
+        .await
+    }
+
+    /// Whether another node's ask for a name is served here, as
+    /// [`route_for_peer`](Self::route_for_peer).
+    pub async fn route_name_for_peer(
+        &self,
+        by: Incarnation,
+        partition: u32,
+        epoch: u64,
+    ) -> AskRoute {
+        self.ask(|ask, reply| Input::NameAskByPeer {
+            ask,
+            by,
+            partition,
+            epoch,
+            reply,
+        })
+        .await
+    }
+
+    /// Now, by the clock that the lease goes by.
+    pub fn now(&self) -> Instant {
+        boot_clock::now()
+    }
+
+    /// From this instant on the node may not rely on its lease.
+    pub fn valid_until(&self) -> Instant {
+        self.shared.serving.valid_until()
+    }
+
+    /// The fences of this epoch are nearly used up: the node raises it.
+    pub fn spent(&self, partition: u32, epoch: u64) {
+        self.tell(Input::Spent { partition, epoch });
+    }
+
     async fn ask(&self, input: impl FnOnce(u64, oneshot::Sender<AskRoute>) -> Input) -> AskRoute {
         let ask = self.next_ask.fetch_add(1, Ordering::Relaxed);
         let (reply, routed) = oneshot::channel();
@@ -208,14 +258,24 @@ impl ClusterNode {
         routed.await.unwrap_or(AskRoute::Down(DownReason::Lost))
     }
 
-    /// There is a link to another node.
-    pub fn linked(&self, node: Incarnation) {
-        self.tell(Input::Linked(node));
+    /// There is a link to another node. Each has a number of its own, and the newest counts.
+    pub fn linked(&self, node: Incarnation, link: u64) {
+        self.tell(Input::Linked(node, link));
     }
 
     /// The link to another node is gone.
-    pub fn unlinked(&self, node: Incarnation) {
-        self.tell(Input::Unlinked(node));
+    pub fn unlinked(&self, node: Incarnation, link: u64) {
+        self.tell(Input::Unlinked(node, link));
+    }
+
+    /// A node, or this one, reports what is behind it, or says that something ended. Other
+    /// messages are not for the node.
+    pub fn row_heard(&self, from: Incarnation, link: u64, message: RowMessage) {
+        self.tell(Input::RowHeard {
+            from,
+            link,
+            message,
+        });
     }
 
     /// Another node said something.

@@ -15,6 +15,7 @@ pub mod files;
 pub(crate) mod grant;
 pub(crate) mod holder;
 pub(crate) mod lease_table;
+pub(crate) mod lock_rules;
 pub mod log;
 pub(crate) mod logins;
 pub(crate) mod matches;

@@ -16,6 +16,8 @@ mod blocking;
 mod clients;
 #[path = "daemon/cluster.rs"]
 mod cluster;
+#[path = "daemon/cluster_locks.rs"]
+mod cluster_locks;
 #[path = "daemon/control.rs"]
 mod control;
 #[path = "daemon/crowd.rs"]

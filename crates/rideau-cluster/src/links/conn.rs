@@ -14,8 +14,9 @@ use tokio::sync::OwnedMutexGuard;
 use tokio::task::yield_now;
 use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
 
+use super::fields::BadFrame;
 use super::frame::{BoxRead, BoxWrite, FrameReader, FrameWriter};
-use super::message::{BadFrame, FRAME_LIMITS, Frame};
+use super::message::{FRAME_LIMITS, Frame};
 use super::peer::{LinkedPeer, PeerStanding, count};
 use super::serve;
 use super::shared::LinksShared;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use rideau_core::Rng;
-use rideau_core::cluster::{Incarnation, PeerMessage};
+use rideau_core::cluster::{Incarnation, PeerMessage, ReportedRow, RowAnswer, RowMessage};
 use rideau_resp::{Protocol, ReplyLimits, ReplyParser, Value};
 use rideau_testing::fuzz::{self, Tried, below, damage, is_once_in, one};
 
@@ -178,7 +178,7 @@ fn ask(rng: &mut Rng) -> PeerAsk {
 
 fn message(rng: &mut Rng) -> LinkMessage {
     let (partition, epoch) = (number(rng) as u32, number(rng));
-    match below(rng, 5) {
+    match below(rng, 6) {
         0 => LinkMessage::Push {
             holder: bytes(rng),
             bytes: bytes(rng),
@@ -201,7 +201,69 @@ fn message(rng: &mut Rng) -> LinkMessage {
             range: bytes(rng),
             bytes: bytes(rng),
         },
-        _ => LinkMessage::Peer(PeerMessage::Serves { partition, epoch }),
+        4 => LinkMessage::Peer(PeerMessage::Serves { partition, epoch }),
+        _ => LinkMessage::Row {
+            message: row_message(rng, partition, epoch),
+            told: bytes(rng),
+        },
+    }
+}
+
+fn row_message(rng: &mut Rng, partition: u32, epoch: u64) -> RowMessage {
+    let ticket = number(rng);
+    match below(rng, 8) {
+        0 => RowMessage::Ask {
+            partition,
+            epoch,
+            row: reported(rng),
+        },
+        1 => RowMessage::Answer {
+            partition,
+            epoch,
+            ticket,
+            answer: match below(rng, 3) {
+                0 => RowAnswer::Granted {
+                    fence: number(rng) >> 1,
+                },
+                1 => RowAnswer::Refused,
+                _ => RowAnswer::NotMine,
+            },
+        },
+        2 => RowMessage::End {
+            partition,
+            epoch,
+            ticket,
+        },
+        3 => RowMessage::Ended {
+            partition,
+            epoch,
+            ticket,
+        },
+        4 => RowMessage::Report {
+            partition,
+            epoch,
+            rows: (0..below(rng, 4)).map(|_| reported(rng)).collect(),
+        },
+        5 => RowMessage::Reported { partition, epoch },
+        6 => RowMessage::DropRow {
+            partition,
+            epoch,
+            ticket,
+        },
+        _ => RowMessage::RowDropped {
+            partition,
+            epoch,
+            ticket,
+        },
+    }
+}
+
+fn reported(rng: &mut Rng) -> ReportedRow {
+    ReportedRow {
+        ticket: number(rng),
+        fence: is_once_in(rng, 2).then(|| number(rng) >> 1),
+        age: Duration::from_nanos(number(rng)),
+        what: bytes(rng),
     }
 }
 

@@ -14,8 +14,8 @@ use rideau_resp::{Quoted, ReplyLimits, Value};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_rustls::rustls;
 
+use super::fields::{BadFrame, FrameFields, begin, signed};
 use super::frame::{FrameReader, FrameWriter};
-use super::message::{BadFrame, FrameFields, begin, signed};
 use super::proof::{LinkSecret, LinkSide, PROOF_LEN, Transcript, nonce};
 use super::refusal::{LinkRefusal, RefusalReason};
 

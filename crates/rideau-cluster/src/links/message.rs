@@ -4,11 +4,13 @@
 //! number has the same 64 bits. Commands, replies and rows are bytes that this module
 //! never looks into.
 
-use std::fmt;
 use std::time::Duration;
 
-use rideau_core::cluster::PeerMessage;
-use rideau_resp::{BadReply, Protocol, Reply, ReplyLimits, Value};
+use rideau_core::cluster::{PeerMessage, RowMessage};
+use rideau_resp::{Protocol, ReplyLimits, Value};
+
+use super::fields::{BadFrame, FrameFields, begin, signed};
+use super::rows;
 
 /// Bytes of a frame.
 pub(super) const FRAME_MAX: usize = 4 << 20;
@@ -103,6 +105,13 @@ pub enum LinkMessage {
     },
     /// What the machines of two nodes tell each other.
     Peer(PeerMessage),
+    /// What an entry node and an owner tell each other of what is kept in memory.
+    Row {
+        /// What they tell.
+        message: RowMessage,
+        /// What the client is told with an answer.
+        told: Vec<u8>,
+    },
 }
 
 /// Everything that goes over a link once both sides have proved themselves.
@@ -143,22 +152,6 @@ pub(super) enum Frame {
     Message(LinkMessage),
 }
 
-/// Why bytes are no frame.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum BadFrame {
-    Reply(BadReply),
-    /// It is not a push.
-    Kind,
-    /// No frame has this verb.
-    Verb,
-    /// A field is missing, or of another type.
-    Field,
-    /// There are more fields than the verb has.
-    Longer,
-    /// A message carries more than [`MESSAGE_MAX`].
-    Message,
-}
-
 impl PeerAnswer {
     /// An answer that took nothing.
     pub const fn new(reply: Vec<u8>) -> Self {
@@ -168,13 +161,14 @@ impl PeerAnswer {
 
 impl LinkMessage {
     /// The bytes it carries.
-    pub(super) const fn len(&self) -> usize {
+    pub(super) fn len(&self) -> usize {
         match self {
             Self::Push { holder, bytes } => holder.len() + bytes.len(),
             Self::Ended { holder, .. } => holder.len(),
             Self::Report { bytes, .. } => bytes.len(),
             Self::Digest { range, bytes, .. } => range.len() + bytes.len(),
             Self::Peer(_) => 0,
+            Self::Row { message, told } => rows::len(message) + told.len(),
         }
     }
 
@@ -219,6 +213,7 @@ impl LinkMessage {
                     .integer((*partition).into())
                     .integer(signed(*epoch));
             }
+            Self::Row { message, told } => rows::write(message, told, out),
         }
     }
 }
@@ -321,6 +316,10 @@ fn read_message(verb: &[u8], fields: &mut FrameFields) -> Result<LinkMessage, Ba
             partition: fields.small()?,
             epoch: fields.number()?,
         }),
+        b"row" => {
+            let (message, told) = rows::read(fields)?;
+            LinkMessage::Row { message, told }
+        }
         _ => return Err(BadFrame::Verb),
     })
 }
@@ -386,88 +385,4 @@ pub(super) fn write_answer(id: u64, answer: &PeerAnswer, out: &mut Vec<u8>) {
 pub(super) fn write_digest(partition: u32, range: &[u8], bytes: &[u8], out: &mut Vec<u8>) {
     let mut frame = begin(out, "digest", 3);
     frame.integer(partition.into()).bulk(range).bulk(bytes);
-}
-
-/// Begin a frame with this verb and as many fields behind it.
-pub(super) fn begin<'a>(out: &'a mut Vec<u8>, verb: &str, fields: usize) -> Reply<'a> {
-    let mut reply = Reply::new(out, Protocol::Resp3);
-    reply.push(1 + fields).bulk(verb);
-    reply
-}
-
-/// The same 64 bits.
-pub(super) const fn signed(number: u64) -> i64 {
-    number as i64
-}
-
-/// What stands behind the verb of a frame.
-pub(super) struct FrameFields(std::vec::IntoIter<Value>);
-
-impl FrameFields {
-    /// The verb of a push, and its fields.
-    pub(super) fn of(value: Value) -> Result<(Vec<u8>, Self), BadFrame> {
-        let Value::Push(values) = value else {
-            return Err(BadFrame::Kind);
-        };
-        let mut fields = Self(values.into_iter());
-        let verb = fields.bytes()?;
-        Ok((verb, fields))
-    }
-
-    fn next(&mut self) -> Result<Value, BadFrame> {
-        self.0.next().ok_or(BadFrame::Field)
-    }
-
-    pub(super) fn number(&mut self) -> Result<u64, BadFrame> {
-        match self.next()? {
-            Value::Integer(number) => Ok(number as u64),
-            _ => Err(BadFrame::Field),
-        }
-    }
-
-    pub(super) fn small<T: TryFrom<u64>>(&mut self) -> Result<T, BadFrame> {
-        T::try_from(self.number()?).map_err(|_| BadFrame::Field)
-    }
-
-    pub(super) fn bytes(&mut self) -> Result<Vec<u8>, BadFrame> {
-        self.bytes_or_null()?.ok_or(BadFrame::Field)
-    }
-
-    fn bytes_or_null(&mut self) -> Result<Option<Vec<u8>>, BadFrame> {
-        match self.next()? {
-            Value::Bulk(bytes) => Ok(Some(bytes)),
-            Value::Null => Ok(None),
-            _ => Err(BadFrame::Field),
-        }
-    }
-
-    pub(super) fn text(&mut self) -> Result<String, BadFrame> {
-        String::from_utf8(self.bytes()?).map_err(|_| BadFrame::Field)
-    }
-
-    pub(super) fn end(mut self) -> Result<(), BadFrame> {
-        match self.0.next() {
-            None => Ok(()),
-            Some(_) => Err(BadFrame::Longer),
-        }
-    }
-}
-
-impl From<BadReply> for BadFrame {
-    fn from(bad: BadReply) -> Self {
-        Self::Reply(bad)
-    }
-}
-
-impl fmt::Display for BadFrame {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Reply(bad) => write!(f, "not a frame: {bad}"),
-            Self::Kind => f.write_str("a frame is not a push"),
-            Self::Verb => f.write_str("a frame has an unknown verb"),
-            Self::Field => f.write_str("a field of a frame is missing or of another type"),
-            Self::Longer => f.write_str("a frame has too many fields"),
-            Self::Message => f.write_str("a message is too long"),
-        }
-    }
 }

@@ -317,6 +317,19 @@ impl Outgoing {
         Ok(())
     }
 
+    /// Send a message that cannot be refused. If the peer leaves too much unread, the link is
+    /// cut, and what has to arrive is repeated on the next.
+    pub(super) fn send_always(&mut self, message: LinkMessage) -> Result<(), LinkError> {
+        if message.len() > MESSAGE_MAX {
+            return Err(LinkError::TooLong);
+        }
+        if !self.is_open {
+            return Err(LinkError::NoLink);
+        }
+        self.control(&Frame::Message(message));
+        Ok(())
+    }
+
     /// A digest takes the place of an older one that was not yet written.
     fn digest(&mut self, partition: u32, range: Vec<u8>, bytes: Vec<u8>) -> Result<(), LinkError> {
         let key = (partition, range);

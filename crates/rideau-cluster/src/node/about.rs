@@ -18,6 +18,8 @@ pub struct NodeAbout {
     pub release: String,
     /// The lowest and the highest version of the protocol between nodes that it speaks.
     pub versions: (u32, u32),
+    /// What the tickets of this start of the program begin with.
+    pub tickets: u32,
 }
 
 impl NodeAbout {
@@ -36,6 +38,7 @@ impl NodeAbout {
             zone: field("zone").to_owned(),
             release: field("release").to_owned(),
             versions: (number("lowest"), number("highest")),
+            tickets: number("tickets"),
         }
     }
 
@@ -59,11 +62,12 @@ impl fmt::Display for NodeAbout {
             zone,
             release,
             versions: (lowest, highest),
+            tickets,
         } = self;
         write!(
             f,
             "peers={peers} clients={clients} straight={straight} zone={zone} \
-             release={release} lowest={lowest} highest={highest}"
+             release={release} lowest={lowest} highest={highest} tickets={tickets}"
         )
     }
 }
@@ -81,6 +85,7 @@ mod tests {
             zone: "a=b".to_owned(),
             release: "0.1.0".to_owned(),
             versions: (1, 2),
+            tickets: 0xab_cdef,
         };
         assert_eq!(NodeAbout::parse(&about.to_string()), about);
         assert_eq!(NodeAbout::parse(""), NodeAbout::default());

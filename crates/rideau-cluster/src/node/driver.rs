@@ -1,7 +1,7 @@
 //! The thread that drives the machine: inputs come one after the other, and what the
 //! machine wants is begun here and waited for elsewhere.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::Sender;
@@ -12,7 +12,7 @@ use rideau::store::PartitionsLost;
 use rideau::store::etcd::EtcdClient;
 use rideau_core::cluster::{
     AskRoute, Certainty, Cluster, Effect, Incarnation, KeyChange, LogSection, PeerMessage,
-    StoreOutcome, StoreReply,
+    RowMessage, StoreOutcome, StoreReply,
 };
 use rideau_core::{Instant, Machine};
 use tokio::sync::{mpsc, oneshot};
@@ -101,11 +101,29 @@ pub(super) enum Input {
         epoch: u64,
         reply: oneshot::Sender<AskRoute>,
     },
+    NameAsk {
+        ask: u64,
+        partition: u32,
+        wait: Option<Duration>,
+        reply: oneshot::Sender<AskRoute>,
+    },
+    NameAskByPeer {
+        ask: u64,
+        by: Incarnation,
+        partition: u32,
+        epoch: u64,
+        reply: oneshot::Sender<AskRoute>,
+    },
     Cancel {
         ask: u64,
     },
-    Linked(Incarnation),
-    Unlinked(Incarnation),
+    Linked(Incarnation, u64),
+    Unlinked(Incarnation, u64),
+    RowHeard {
+        from: Incarnation,
+        link: u64,
+        message: RowMessage,
+    },
     Heard {
         from: Incarnation,
         message: PeerMessage,
@@ -153,7 +171,8 @@ pub(super) struct Driver {
     /// Asks without a route yet, with their partitions.
     pub(super) asks: BTreeMap<u64, (u32, oneshot::Sender<AskRoute>)>,
     pub(super) parts: HeldParts,
-    pub(super) links: BTreeSet<Incarnation>,
+    /// The nodes that there is a link to, with its number.
+    pub(super) links: BTreeMap<Incarnation, u64>,
     /// Nodes that lived, and when that was last seen.
     pub(super) known: BTreeMap<String, Instant>,
     pub(super) certainty: Certainty,
@@ -307,15 +326,26 @@ impl Driver {
             Input::Spent { partition, epoch } => {
                 self.step(|machine, now, effects| machine.spent(partition, epoch, now, effects));
             }
-            Input::Linked(node) => {
+            Input::Linked(node, link) => {
                 self.is_stale = true;
-                self.links.insert(node.clone());
-                self.step(|machine, now, effects| machine.linked(node, 0, now, effects));
+                self.links.insert(node.clone(), link);
+                self.step(|machine, now, effects| machine.linked(node, link, now, effects));
             }
-            Input::Unlinked(node) => {
+            Input::Unlinked(node, link) => {
                 self.is_stale = true;
-                self.links.remove(&node);
-                self.step(|machine, now, effects| machine.unlinked(&node, 0, now, effects));
+                if self.links.get(&node) == Some(&link) {
+                    self.links.remove(&node);
+                }
+                self.step(|machine, now, effects| machine.unlinked(&node, link, now, effects));
+            }
+            Input::RowHeard {
+                from,
+                link,
+                message,
+            } => {
+                self.step(|machine, now, effects| {
+                    machine.row_heard(&from, link, message, now, effects);
+                });
             }
             Input::Heard { from, message } => {
                 self.step(|machine, now, effects| machine.heard(&from, &message, now, effects));
@@ -351,6 +381,29 @@ impl Driver {
                 self.asks.insert(ask, (partition, reply));
                 self.step(|machine, now, effects| {
                     machine.asked_by_peer(ask, partition, epoch, now, effects);
+                });
+            }
+            Input::NameAsk {
+                ask,
+                partition,
+                wait,
+                reply,
+            } => {
+                self.asks.insert(ask, (partition, reply));
+                self.step(|machine, now, effects| {
+                    machine.name_asked(ask, partition, wait, now, effects);
+                });
+            }
+            Input::NameAskByPeer {
+                ask,
+                by,
+                partition,
+                epoch,
+                reply,
+            } => {
+                self.asks.insert(ask, (partition, reply));
+                self.step(|machine, now, effects| {
+                    machine.name_asked_by_peer(ask, &by, (partition, epoch), now, effects);
                 });
             }
             Input::Cancel { ask } => self.cancel(ask),
@@ -413,11 +466,11 @@ impl Driver {
         self.note_nodes();
         let owners = self.machine.table();
         let may_live = |node: &Incarnation| owners.is_live(node) || node.fence > owners.revision();
-        self.links.retain(may_live);
+        self.links.retain(|node, _| may_live(node));
         let table = Arc::new(NodeTable {
             me: self.machine.incarnation().cloned(),
             owners: self.machine.table().clone(),
-            links: self.links.clone(),
+            links: self.links.keys().cloned().collect(),
         });
         *self.shared.table.write() = Arc::clone(&table);
         self.events.table_changed(&table);

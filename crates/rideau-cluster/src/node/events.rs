@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use rideau_core::cluster::{Certainty, Incarnation, PeerMessage};
+use rideau_core::cluster::{Certainty, Incarnation, PeerMessage, ReportedRow, RowMessage};
 
 use super::error::NodeError;
 use super::view::NodeTable;
@@ -19,8 +19,65 @@ pub trait NodeEvents: Send + Sync {
     /// Nodes, owners or links are others than before.
     fn table_changed(&self, table: &Arc<NodeTable>);
 
+    /// Something of what is kept in memory has changed. The node grants names of a
+    /// partition when the call that says it [adopted](NameEvent::Adopted) them has returned.
+    fn names_changed(&self, event: NameEvent) {
+        let _ = event;
+    }
+
     /// The node cannot be part of the cluster, and does not try any more.
     fn resigned(&self, error: &NodeError);
+}
+
+/// What a process is told that keeps names: locks and others that are only in memory. Rows
+/// are those of `rideau_core::cluster::EntryRows`.
+#[derive(Clone, Debug)]
+pub enum NameEvent {
+    /// A life of the node begins. Rows of earlier ones do not count any more.
+    Joined(Incarnation),
+    /// A partition has a new owner, which has to be told what is behind this node.
+    Owned {
+        /// Which partition.
+        partition: u32,
+        /// The new ownership.
+        epoch: u64,
+        /// The new owner.
+        owner: Incarnation,
+    },
+    /// All nodes have reported: this is what is held and asked for in a partition.
+    Adopted {
+        /// Which partition.
+        partition: u32,
+        /// The ownership.
+        epoch: u64,
+        /// What is behind each node.
+        reports: Vec<(Incarnation, Vec<ReportedRow>)>,
+    },
+    /// This node keeps nothing of a partition any more.
+    Ended {
+        /// Which one.
+        partition: u32,
+    },
+    /// An ask or a lease is over.
+    RowEnded {
+        /// The partition of the name.
+        partition: u32,
+        /// The ownership.
+        epoch: u64,
+        /// The entry node.
+        node: Incarnation,
+        /// The ask or the lease.
+        ticket: u64,
+    },
+    /// A life of a node is over, and all behind it.
+    Gone(Incarnation),
+    /// Tell another node, or the rows of this one.
+    Send {
+        /// Which one.
+        to: Incarnation,
+        /// What.
+        message: RowMessage,
+    },
 }
 
 /// Sends messages to other nodes.

@@ -44,7 +44,7 @@ impl Driver {
                 about: NodeAbout::parse(&known.record.about),
                 weight: known.record.weight,
                 is_draining: table.is_draining(name),
-                is_linked: self.links.contains(&node),
+                is_linked: self.links.contains_key(&node),
                 partitions: u32::try_from(owned).unwrap_or(u32::MAX),
                 age: now.since(known.since),
                 node,

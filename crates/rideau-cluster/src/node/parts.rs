@@ -9,6 +9,7 @@ use rideau_core::cluster::{Effect, Segment, SnapshotId};
 
 use super::boot_clock;
 use super::driver::{Driver, Input};
+use super::events::NameEvent;
 use super::host_thread::HostCall;
 use super::load::{LoadJob, LoadReader, LoadResult};
 use super::view::PartitionState;
@@ -20,6 +21,8 @@ const LOAD_AGAIN: Duration = Duration::from_secs(5);
 #[derive(Debug, Default)]
 pub(super) struct HeldParts {
     pub(super) held: BTreeMap<u32, HeldPart>,
+    /// The epochs in which names were adopted.
+    adopted: BTreeMap<u32, u64>,
     /// Wait until what is being read now is there.
     queued: Vec<LoadJob>,
     is_reading: bool,
@@ -50,6 +53,10 @@ impl Driver {
                     (part.epoch, part.state) = (epoch, PartitionState::Serving);
                 }
                 self.call(HostCall::Begin { partition, epoch });
+                // It was closed, and is not given away after all.
+                if self.parts.adopted.get(&partition) == Some(&epoch) {
+                    self.shared.serving.adopt(partition, epoch);
+                }
             }
             Effect::Close { partition, epoch } => {
                 self.shared.serving.close(partition);
@@ -64,14 +71,67 @@ impl Driver {
                 self.parts.queued.retain(|job| job.partition != partition);
                 self.appends.lost(partition);
                 self.counters.moves_out += u64::from(is_same_life);
+                self.end_names(partition);
                 self.call(HostCall::End { partition });
             }
             Effect::Snapshot { partition, epoch } => {
                 self.counters.snapshots += 1;
                 self.call(HostCall::Snapshot { partition, epoch });
             }
-            _ => (),
+            effect => self.perform_names(effect),
         }
+    }
+
+    /// Pass on what concerns names.
+    fn perform_names(&mut self, effect: Effect) {
+        let event = match effect {
+            Effect::Joined { node } => NameEvent::Joined(node),
+            Effect::Report {
+                partition,
+                epoch,
+                owner,
+            } => NameEvent::Owned {
+                partition,
+                epoch,
+                owner,
+            },
+            Effect::Adopt {
+                partition,
+                epoch,
+                reports,
+            } => {
+                self.parts.adopted.insert(partition, epoch);
+                self.events.names_changed(NameEvent::Adopted {
+                    partition,
+                    epoch,
+                    reports,
+                });
+                if self.machine.adopted_in(partition) == Some(epoch) {
+                    self.shared.serving.adopt(partition, epoch);
+                }
+                return;
+            }
+            Effect::EndRow {
+                partition,
+                epoch,
+                node,
+                ticket,
+            } => NameEvent::RowEnded {
+                partition,
+                epoch,
+                node,
+                ticket,
+            },
+            Effect::Gone { node } => NameEvent::Gone(node),
+            Effect::SendRow { to, message } => NameEvent::Send { to, message },
+            _ => return,
+        };
+        self.events.names_changed(event);
+    }
+
+    fn end_names(&mut self, partition: u32) {
+        self.parts.adopted.remove(&partition);
+        self.events.names_changed(NameEvent::Ended { partition });
     }
 
     fn load(
@@ -100,6 +160,8 @@ impl Driver {
             since: boot_clock::now(),
         };
         self.parts.held.insert(partition, part);
+        self.shared.serving.close(partition);
+        self.end_names(partition);
         self.read_next();
     }
 

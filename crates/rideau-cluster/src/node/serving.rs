@@ -15,6 +15,8 @@ pub(super) struct ServingTable {
     valid_until: AtomicU64,
     /// Zero if the partition may not be granted from.
     epochs: Box<[AtomicU64]>,
+    /// The same for names. It changes with the former, and when names are adopted.
+    names: Box<[AtomicU64]>,
 }
 
 /// The partition may be granted from as soon as the host has been told so.
@@ -25,6 +27,7 @@ impl ServingTable {
         Self {
             valid_until: AtomicU64::new(0),
             epochs: (0..partitions).map(|_| AtomicU64::new(0)).collect(),
+            names: (0..partitions).map(|_| AtomicU64::new(0)).collect(),
         }
     }
 
@@ -33,6 +36,17 @@ impl ServingTable {
         let epoch = self.epochs.get(partition as usize)?.load(Ordering::SeqCst);
         let may = epoch != 0 && epoch & BEGINNING == 0;
         (may && self.valid_until() > boot_clock::now()).then_some(epoch)
+    }
+
+    /// The epoch in which the node may grant names of a partition at this moment.
+    pub(super) fn serves_names(&self, partition: u32) -> Option<u64> {
+        let epoch = self.names.get(partition as usize)?.load(Ordering::SeqCst);
+        (epoch != 0 && self.valid_until() > boot_clock::now()).then_some(epoch)
+    }
+
+    /// Names of the partition may be granted.
+    pub(super) fn adopt(&self, partition: u32, epoch: u64) {
+        self.names[partition as usize].store(epoch, Ordering::SeqCst);
     }
 
     /// For how long the node may rely on its lease.
@@ -65,17 +79,18 @@ impl ServingTable {
     /// The partition may not be granted from any more.
     pub(super) fn close(&self, partition: u32) {
         self.epochs[partition as usize].store(0, Ordering::SeqCst);
+        self.names[partition as usize].store(0, Ordering::SeqCst);
     }
 
     /// Nothing may be granted any more.
     pub(super) fn close_all(&self) {
         self.set_valid_until(Instant::START);
-        for epoch in &self.epochs {
+        for epoch in self.epochs.iter().chain(&self.names) {
             epoch.store(0, Ordering::SeqCst);
         }
     }
 
-    fn valid_until(&self) -> Instant {
+    pub(super) fn valid_until(&self) -> Instant {
         Instant::from_nanos(self.valid_until.load(Ordering::SeqCst))
     }
 }
@@ -119,8 +134,9 @@ mod tests {
         table.set_valid_until(boot_clock::now());
         assert_eq!((table.serves(0), table.valid_for()), (None, Duration::ZERO));
         table.set_valid_until(boot_clock::now() + Duration::from_secs(600));
-        assert_eq!(table.serves(0), Some(7));
+        table.adopt(0, 7);
+        assert_eq!((table.serves(0), table.serves_names(0)), (Some(7), Some(7)));
         table.close_all();
-        assert_eq!(table.serves(0), None);
+        assert_eq!((table.serves(0), table.serves_names(0)), (None, None));
     }
 }

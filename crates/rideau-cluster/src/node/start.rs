@@ -179,7 +179,7 @@ impl NodeThread {
             appends: Default::default(),
             asks: BTreeMap::new(),
             parts: HeldParts::default(),
-            links: BTreeSet::new(),
+            links: BTreeMap::new(),
             known: BTreeMap::new(),
             certainty: Certainty::Lost,
             kept_at: None,

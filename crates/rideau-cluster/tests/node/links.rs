@@ -61,10 +61,10 @@ impl NodeEvents for LinkEnd {
         let others: BTreeSet<_> = others.collect();
         let mut linked = self.linked.lock();
         for new in others.difference(&linked) {
-            node.linked(new.clone());
+            node.linked(new.clone(), 0);
         }
         for gone in linked.difference(&others) {
-            node.unlinked(gone.clone());
+            node.unlinked(gone.clone(), 0);
         }
         *linked = others;
     }

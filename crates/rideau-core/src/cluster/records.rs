@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 /// One life of a node: its name, and the revision at which its key was created. That
 /// revision is the fence of everything the node writes.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Incarnation {
     /// The name of the node.
     pub name: String,

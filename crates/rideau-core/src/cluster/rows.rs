@@ -35,6 +35,8 @@ pub struct EntryRows {
     vouched: BTreeMap<u64, Instant>,
     /// Holders that the node itself has ended, and when their rows go.
     ending: BTreeMap<u64, Instant>,
+    /// Leases that the node itself has ended, and when each goes.
+    ending_rows: BTreeMap<u64, Instant>,
 }
 
 /// Something that the rows want done.
@@ -124,6 +126,7 @@ impl EntryRows {
             links: BTreeMap::new(),
             vouched: BTreeMap::new(),
             ending: BTreeMap::new(),
+            ending_rows: BTreeMap::new(),
             options,
         }
     }
@@ -190,6 +193,7 @@ impl EntryRows {
 
     /// A client cancels an ask or gives a lease back. Returns whether there is a row.
     pub fn released(&mut self, ticket: u64, effects: &mut Vec<RowEffect>) -> bool {
+        self.ending_rows.remove(&ticket);
         let Some(row) = self.rows.remove(&ticket) else {
             return false;
         };
@@ -225,6 +229,22 @@ impl EntryRows {
         let until = self.vouched.get(&holder).copied();
         self.ending.insert(holder, until.unwrap_or(now));
         self.advance(now, effects);
+    }
+
+    /// The node itself ends a lease, and its holder may not know. It goes when the node does
+    /// not vouch for it any more.
+    pub fn revoked(&mut self, ticket: u64, now: Instant, effects: &mut Vec<RowEffect>) {
+        let holder = self.rows.get(&ticket).map(|row| row.holder);
+        let until = holder.and_then(|holder| self.vouched.get(&holder).copied());
+        match until.filter(|until| *until > now) {
+            Some(until) => _ = self.ending_rows.insert(ticket, until),
+            None => _ = self.released(ticket, effects),
+        }
+    }
+
+    /// A holder is gone, and the end of each of its rows was told one by one.
+    pub fn left(&mut self, holder: u64) {
+        self.vouched.remove(&holder);
     }
 
     /// For how long from the question on a holder may rely on what it holds. The node
@@ -382,7 +402,8 @@ impl EntryRows {
 
     /// When rows of a holder go that the node has ended.
     pub fn deadline(&self) -> Option<Instant> {
-        self.ending.values().min().copied()
+        let ending = self.ending.values().chain(self.ending_rows.values());
+        ending.min().copied()
     }
 
     /// Let the rows go whose time is over.
@@ -392,6 +413,22 @@ impl EntryRows {
         for holder in due {
             self.closed(holder, effects);
         }
+        let due = self.ending_rows.iter().filter(|(_, until)| **until <= now);
+        let due: Vec<_> = due.map(|(ticket, _)| *ticket).collect();
+        for ticket in due {
+            self.released(ticket, effects);
+        }
+    }
+
+    /// The newest owner of a partition that this node has reported to, and its epoch.
+    pub fn owner(&self, partition: u32) -> Option<(&Incarnation, u64)> {
+        let known = self.owners.get(partition as usize)?;
+        known.owner.as_ref().map(|owner| (owner, known.epoch))
+    }
+
+    /// Whether there is a link to a node, or it is this one.
+    pub fn reaches(&self, node: &Incarnation) -> bool {
+        *node == self.me || self.links.contains_key(node)
     }
 
     /// All leases behind this node: the ticket, the partition and the fence.

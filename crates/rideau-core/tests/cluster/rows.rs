@@ -246,3 +246,23 @@ fn a_lease_of_an_ended_holder_goes_when_no_clock_can_rely_on_it() {
     entry.rows.closed(9, &mut entry.effects);
     assert_eq!(entry.taken(), [end(1, 2)]);
 }
+
+#[test]
+fn a_lease_that_the_node_takes_back_goes_when_it_does_not_vouch_for_it() {
+    let mut entry = Entry::linked();
+    entry.holds(1);
+    entry.holds(2);
+    entry.rows.sure(9, at(4_000), at(0));
+    let effects = &mut entry.effects;
+    entry.rows.revoked(1, at(100), effects);
+    assert_eq!(effects[..], []);
+    entry.rows.advance(at(3_100), effects);
+    assert_eq!(entry.taken(), [end(1, 1)]);
+    let effects = &mut entry.effects;
+    entry.rows.revoked(2, at(3_200), effects);
+    assert_eq!(
+        entry.taken(),
+        [end(1, 2)],
+        "it vouches for nothing any more"
+    );
+}

@@ -39,7 +39,7 @@ pub(super) async fn state(visit: AdminRequest) -> Answer {
         "clients": daemon.clients.len(),
         "sessions": daemon.sessions.len(),
         "waiting": counts.waiting.load(Ordering::Relaxed),
-        "keys": daemon.locks.len(),
+        "keys": daemon.lock_keys(),
         "commands": counts.commands.load(Ordering::Relaxed),
         "refusals": daemon.refusals.total(),
         "config_changes": counts.changes.load(Ordering::Relaxed),
@@ -123,7 +123,7 @@ pub(super) async fn locks(visit: AdminRequest) -> Answer {
 fn keys(visit: &AdminRequest, prefix: &[u8], cursor: &[u8], count: usize) -> Value {
     let (daemon, sight) = (visit.daemon(), visit.sight());
     let places = daemon.places.load();
-    let mut all = daemon.locks.all_held();
+    let mut all = daemon.all_locks_held();
     all.retain(|(key, _)| key.starts_with(prefix) && key.as_slice() > cursor);
     all.retain(|(key, _)| sight.sees("lock", &String::from_utf8_lossy(key)));
     all.sort_unstable();
@@ -142,7 +142,7 @@ fn keys(visit: &AdminRequest, prefix: &[u8], cursor: &[u8], count: usize) -> Val
     let rows = all.iter().map(|(key, held)| {
         let name = String::from_utf8_lossy(key);
         let rule = places.rule(&name).map(|place| place.rule.pattern.clone());
-        let waiting = daemon.locks.waiting(key.as_slice());
+        let waiting = daemon.lock_count(key).1;
         json!({ "key": name, "held": held, "waiting": waiting, "rule": rule })
     });
     let rows: Vec<_> = rows.collect();

@@ -153,7 +153,7 @@ fn cell(value: &Value<'_>) -> String {
 /// From what is counted anyway: keys may be too many to look at all of them.
 fn write_locks(out: &mut String, daemon: &Daemon, places: &Catalog) -> fmt::Result {
     write_facts(out, "Locks", true, &RuleNow::all(places))?;
-    let keys = match daemon.locks.len() {
+    let keys = match daemon.lock_keys() {
         1 => "1 key is known".into(),
         keys => format!("{keys} keys are known"),
     };

@@ -24,6 +24,7 @@ use crate::state::answer::{AnswerField, Outcome};
 use crate::state::attempts::Origin;
 use crate::state::catalog::{NamedBroker, NamedPool, RulePlace};
 use crate::state::clients::ClientCard;
+use crate::state::cluster::FarSession;
 use crate::state::command_stats::Batch;
 use crate::state::daemon::Daemon;
 use crate::state::end::EndReason;
@@ -51,6 +52,8 @@ pub(crate) struct Client {
     pub holder: HolderId,
     /// The session it is attached to.
     pub session: Option<(Ticket, HolderId)>,
+    /// The session of another node that it is attached to instead.
+    pub far: Option<FarSession>,
     /// The protocol it speaks.
     pub protocol: Protocol,
     /// What will be written next.
@@ -450,6 +453,9 @@ impl Client {
 
     /// Leave the session in this manner; it keeps what it holds.
     pub(crate) fn leave_session(&mut self, why: EndReason) {
+        if let Some(far) = self.far.take() {
+            far.leave(why);
+        }
         if let Some((ticket, _)) = self.session.take() {
             self.daemon.sessions.detach(ticket, why);
             *self.card.session.lock() = None;

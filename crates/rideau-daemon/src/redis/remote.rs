@@ -21,7 +21,8 @@ use crate::redis::peer::Proof;
 use crate::state::clients::ClientCard;
 use crate::state::daemon::Daemon;
 use crate::state::end::EndReason;
-use crate::state::holder::Holder;
+use crate::state::holder::{Holder, HolderId};
+use crate::state::ticket::Ticket;
 use crate::state::values;
 
 /// A command of a client of another node.
@@ -33,19 +34,23 @@ pub(crate) struct RemoteCommand {
     pub protocol: Protocol,
     /// What the client sent.
     pub bytes: Vec<u8>,
+    /// The session of this node that its connection is in.
+    pub session: Option<(Ticket, HolderId)>,
 }
 
-/// Execute a command of a client of another node. Says what the client is answered.
+/// Execute a command of a client of another node. Says what the client is answered, and
+/// which session it is in then.
 pub(crate) async fn execute(
     daemon: &Arc<Daemon>,
     node: &Incarnation,
     command: RemoteCommand,
-) -> Vec<u8> {
+) -> (Vec<u8>, Option<Ticket>) {
     let mut remote = RemoteClient::new(daemon, node, &command);
     let done = panics::contain_async(remote.0.run(&command.bytes)).await;
+    let session = remote.0.session.map(|(ticket, _)| ticket);
     match done {
-        Ok(()) => mem::take(&mut remote.0.out),
-        Err(panicked) => format!("-ERR {panicked}.\r\n").into_bytes(),
+        Ok(()) => (mem::take(&mut remote.0.out), session),
+        Err(panicked) => (format!("-ERR {panicked}.\r\n").into_bytes(), session),
     }
 }
 
@@ -68,6 +73,7 @@ impl RemoteClient {
         let mut client = Client {
             proof,
             is_proven: true,
+            session: command.session,
             ..Client::new(daemon, Arc::new(card), user)
         };
         client.speak(command.protocol);

@@ -1,34 +1,37 @@
 //! This server as a node of a cluster: it joins, links to the other nodes, and leaves.
 
+mod asks;
+
 use std::io;
 use std::net::TcpListener;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 use std::{fs, future, str};
 
 use rideau::store::etcd::{EtcdLogin, EtcdOptions, EtcdTls};
 use rideau_cluster::{
-    ClusterNode, LINK_VERSIONS, LinkEvent, LinkMessage, LinkOptions, LinkSecret, NodeAbout,
-    NodeError, NodeEvents, NodeOptions, NodeTable, PeerAnswer, PeerAsk, PeerLinks, PeerSender,
-    ServeAsks, ServedAnswer,
+    ClusterNode, LINK_VERSIONS, LinkEvent, LinkMessage, LinkOptions, LinkSecret, NameEvent,
+    NodeAbout, NodeError, NodeEvents, NodeOptions, NodeTable, PeerLinks, PeerSender, ReportParts,
+    ReportTooLong, read_report,
 };
 use rideau_config::{ClusterConfig, Config, Listen};
-use rideau_core::cluster::{AskRoute, Certainty, Incarnation, Partitions, PeerMessage};
+use rideau_core::cluster::{Certainty, Incarnation, Partitions, PeerMessage, RowMessage};
 use rideau_process::panics;
-use rideau_resp::{ReplyLimits, ReplyParser, RequestLimits, RequestParser, Value};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 
-use crate::redis::commands::NOT_MINE;
-use crate::redis::remote::{self, RemoteCommand};
-use crate::state::cluster::{Cluster, FreeValues};
+use crate::state::cluster::{Cluster, FreeValues, read_left};
 use crate::state::daemon::Daemon;
+use crate::state::ticket;
 use crate::state::values;
+use asks::AskServer;
 
 /// How often other nodes are told what is free here, if that has changed.
 const DIGEST: Duration = Duration::from_millis(100);
+
+/// Reports of other nodes that are not all there have so many bytes together.
+const REPORTS_MAX: usize = 256 << 20;
 
 /// A node that was opened, and where other nodes will reach it.
 pub(super) struct Joining {
@@ -79,8 +82,12 @@ impl Joining {
         } = self;
         let (changed, table) = watch::channel(None);
         let (resigned, why) = watch::channel(None);
+        let (certainties, certainty) = mpsc::unbounded_channel();
+        tokio::spawn(tell_holders(Arc::clone(daemon), certainty));
         let events = Arc::new(ClusterEvents {
             daemon: Arc::clone(daemon),
+            cluster: Arc::clone(&cluster),
+            certainties,
             changed,
             resigned,
         });
@@ -96,6 +103,10 @@ impl Joining {
             told: None,
         };
         tokio::spawn(links.keep(table));
+        let due = Arc::clone(&cluster);
+        tokio::spawn(async move {
+            panics::keep("leases that were taken back", || end_due(Arc::clone(&due))).await;
+        });
         let daemon = Arc::clone(daemon);
         tokio::spawn(async move {
             panics::keep("what is free on this node", || {
@@ -144,6 +155,7 @@ fn node_options(config: &Config, cluster: &ClusterConfig, port: u16) -> io::Resu
             zone: String::new(),
             release: env!("CARGO_PKG_VERSION").into(),
             versions: LINK_VERSIONS,
+            tickets: ticket::this_start(),
         },
         weight: cluster.weight,
         partitions,
@@ -206,6 +218,8 @@ impl PeerSender for Peers {
 /// Hears what the node says.
 struct ClusterEvents {
     daemon: Arc<Daemon>,
+    cluster: Arc<Cluster>,
+    certainties: mpsc::UnboundedSender<(Certainty, u64)>,
     changed: watch::Sender<Option<Arc<NodeTable>>>,
     resigned: watch::Sender<Option<String>>,
 }
@@ -216,6 +230,12 @@ impl NodeEvents for ClusterEvents {
         if self.daemon.is_draining() {
             return;
         }
+        let up_to = match certainty {
+            Certainty::Lost => self.cluster.end_life(),
+            Certainty::Sure | Certainty::Unsure => u64::MAX,
+        };
+        // Every lease is looked at, and this thread keeps that of the node.
+        let _ = self.certainties.send((certainty, up_to));
         let text = match certainty {
             Certainty::Sure => "the node is part of the cluster",
             Certainty::Unsure => {
@@ -228,6 +248,13 @@ impl NodeEvents for ClusterEvents {
             Certainty::Unsure | Certainty::Lost => tracing::warn!("{text}"),
         }
         self.daemon.events.add("cluster", "node", text.into(), None);
+    }
+
+    fn names_changed(&self, event: NameEvent) {
+        if let NameEvent::Gone(node) = &event {
+            self.daemon.leave_all_far(node);
+        }
+        self.cluster.names_changed(event);
     }
 
     fn table_changed(&self, table: &Arc<NodeTable>) {
@@ -278,9 +305,7 @@ impl LinkKeeper {
             told.abort();
         }
         *self.cluster.links.write() = None;
-        for node in &self.cluster.node.table().links {
-            self.cluster.node.unlinked(node.clone());
-        }
+        self.cluster.unlinked_all();
         self.me.clone_from(&me);
         let Some(me) = me else {
             return Ok(());
@@ -296,7 +321,7 @@ impl LinkKeeper {
         });
         let (links, told) = PeerLinks::start(options, self.listener.try_clone()?, server)?;
         *self.cluster.links.write() = Some(links);
-        let told = tell_node(Arc::clone(&self.cluster), told);
+        let told = tell_node(Arc::clone(&self.daemon), Arc::clone(&self.cluster), told);
         self.told = Some(tokio::spawn(told));
         Ok(())
     }
@@ -311,20 +336,77 @@ impl LinkKeeper {
 }
 
 /// Carry what links tell to the node.
-async fn tell_node(cluster: Arc<Cluster>, mut told: mpsc::Receiver<LinkEvent>) {
+async fn tell_node(
+    daemon: Arc<Daemon>,
+    cluster: Arc<Cluster>,
+    mut told: mpsc::Receiver<LinkEvent>,
+) {
+    let mut reports = ReportParts::new(REPORTS_MAX);
     while let Some(event) = told.recv().await {
         match event {
-            LinkEvent::Linked(node) => cluster.node.linked(node),
+            LinkEvent::Linked(node) => cluster.linked(node),
             LinkEvent::Unlinked(node) => {
-                cluster.forget_free(&node);
-                cluster.node.unlinked(node);
+                reports.forget(&node);
+                cluster.unlinked(node);
+            }
+            LinkEvent::Message(node, LinkMessage::Row { message, told }) => {
+                cluster.row_heard(&node, cluster.link(&node), message, &told);
+            }
+            LinkEvent::Message(
+                node,
+                LinkMessage::Report {
+                    partition,
+                    epoch,
+                    chunk,
+                    chunks,
+                    bytes,
+                },
+            ) => {
+                let place = (chunk, chunks);
+                let whole = reports.add(&node, partition, epoch, place, &bytes);
+                hear_report(&cluster, &node, (partition, epoch), whole);
             }
             LinkEvent::Message(node, LinkMessage::Peer(message)) => {
                 cluster.node.heard(node, message);
             }
+            LinkEvent::Message(node, LinkMessage::Ended { id, holder, .. }) => {
+                if let Some((at, why)) = read_left(&holder) {
+                    daemon.leave_far(&node, at, why);
+                }
+                if let Some(links) = &*cluster.links.read() {
+                    links.heard(&node, id);
+                }
+            }
             LinkEvent::Message(node, message) => hear(&cluster, &node, &message),
         }
     }
+}
+
+/// A node has reported what is behind it, as far as that has come.
+fn hear_report(
+    cluster: &Arc<Cluster>,
+    node: &Incarnation,
+    (partition, epoch): (u32, u64),
+    whole: Result<Option<Vec<u8>>, ReportTooLong>,
+) {
+    let bytes = match whole {
+        Ok(Some(bytes)) => bytes,
+        Ok(None) => return,
+        Err(error) => {
+            tracing::error!(%node, partition, %error, "names of the partition are not served");
+            return;
+        }
+    };
+    let Some(rows) = read_report(&bytes) else {
+        tracing::error!(%node, partition, "a report of another node makes no sense");
+        return;
+    };
+    let message = RowMessage::Report {
+        partition,
+        epoch,
+        rows,
+    };
+    cluster.row_heard(node, cluster.link(node), message, &[]);
 }
 
 fn hear(cluster: &Cluster, node: &Incarnation, message: &LinkMessage) {
@@ -386,72 +468,22 @@ async fn tell_free(daemon: Arc<Daemon>, cluster: Arc<Cluster>) {
     }
 }
 
-/// Executes commands of other nodes.
-struct AskServer {
+/// Tell holders how sure this node is of what they have, one word after the other.
+async fn tell_holders(
     daemon: Arc<Daemon>,
-    cluster: Arc<Cluster>,
-}
-
-impl ServeAsks for AskServer {
-    fn serve(&self, from: &Incarnation, _id: u64, ask: PeerAsk) -> ServedAnswer {
-        let (daemon, cluster) = (Arc::clone(&self.daemon), Arc::clone(&self.cluster));
-        let from = from.clone();
-        Box::pin(async move {
-            let route = cluster.node.route_for_peer(ask.partition, ask.epoch).await;
-            if !matches!(route, AskRoute::Here { .. }) {
-                let reply = [NOT_MINE, b" the partition has another owner.\r\n"].concat();
-                return PeerAnswer { row: None, reply };
-            }
-            cluster.counts.hops_in.fetch_add(1, Ordering::Relaxed);
-            let command = RemoteCommand {
-                user: Some(ask.user.into_boxed_str()).filter(|user| !user.is_empty()),
-                protocol: ask.protocol,
-                bytes: ask.command,
-            };
-            let is_reserve = is_reserve(&command.bytes);
-            let reply = remote::execute(&daemon, &from, command).await;
-            let row = is_reserve.then(|| tickets(&reply)).flatten();
-            PeerAnswer { row, reply }
-        })
-    }
-
-    fn undo(&self, _from: &Incarnation, row: Vec<u8>) {
-        for ticket in row.split(|byte| *byte == b' ') {
-            if let Some((value, fence)) = self.daemon.values.read_ticket(ticket) {
-                // It may be given back already.
-                let _ = self.daemon.values.ranges.release(value, Some(fence));
-            }
-        }
-    }
-
-    fn unclaimed(&self, _from: &Incarnation, _answer: PeerAnswer) {
-        // As where an answer is lost on its way to the client: what it took is held until
-        // its time is up.
+    mut certainty: mpsc::UnboundedReceiver<(Certainty, u64)>,
+) {
+    while let Some((certainty, up_to)) = certainty.recv().await {
+        let daemon = Arc::clone(&daemon);
+        let tell = move || daemon.tell_certainty(certainty, up_to);
+        let _ = tokio::task::spawn_blocking(tell).await;
     }
 }
 
-fn is_reserve(command: &[u8]) -> bool {
-    let mut parser = RequestParser::default();
-    let read = parser.next(command, &mut 0, &RequestLimits::default());
-    let request = read.ok().flatten();
-    request.is_some_and(|request| request.name().eq_ignore_ascii_case(b"RESERVE"))
-}
-
-/// The tickets of values that an answer to RESERVE gives. They are given back if it gets
-/// lost.
-fn tickets(reply: &[u8]) -> Option<Vec<u8>> {
-    let parsed = ReplyParser::default().next(reply, &mut 0, &ReplyLimits::default());
-    let mut found = Vec::new();
-    let parsed = parsed.ok().flatten()?;
-    collect_tickets(&parsed, &mut found);
-    let tickets = found.join(&b' ');
-    (!tickets.is_empty()).then_some(tickets)
-}
-
-fn collect_tickets<'a>(value: &'a Value, found: &mut Vec<&'a [u8]>) {
-    match value {
-        Value::Bulk(word) if word.starts_with(b"v-") => found.push(word),
-        Value::Array(parts) => parts.iter().for_each(|part| collect_tickets(part, found)),
-        _ => (),
+/// End leases that this node has taken back, when it does not vouch for them any more.
+async fn end_due(cluster: Arc<Cluster>) {
+    loop {
+        cluster.wait_for_due().await;
+        cluster.advance_rows();
     }
 }

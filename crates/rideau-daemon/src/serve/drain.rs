@@ -31,7 +31,7 @@ pub(crate) async fn drain(daemon: &Arc<Daemon>) {
     daemon.stop_granting();
     let leaving = daemon.cluster.clone().map(|cluster| {
         // Other nodes go on with what this one has.
-        tokio::spawn(async move { cluster.node.stop(within).await })
+        tokio::spawn(async move { tokio::time::timeout(within, cluster.node.drain()).await })
     });
     let places = daemon.places.load_full();
     // They refuse what waits when they begin to close, and members go as they come back.
@@ -56,8 +56,14 @@ pub(crate) async fn drain(daemon: &Arc<Daemon>) {
     if left > 0 {
         tracing::warn!(left, "processes are killed");
     }
-    if let Some(leaving) = leaving {
-        let _ = leaving.await;
+    if let (Some(leaving), Some(cluster)) = (leaving, &daemon.cluster) {
+        // Holders may rely on what the node has vouched for, and no longer.
+        while let Some(wait) = cluster.vouches_for() {
+            tokio::time::sleep(wait.max(LOOK)).await;
+        }
+        let left = end.saturating_duration_since(Instant::now());
+        cluster.node.stop(left).await;
+        leaving.abort();
     }
     // Connections are over, so nothing is answered that would not be kept.
     let daemon = Arc::clone(daemon);

@@ -1,12 +1,25 @@
 //! The cluster that this server is a node of: where a command goes, and how it gets there.
 
+mod claim;
+mod entry;
+mod far;
+mod names;
+
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 use rideau_cluster::{ClusterNode, LinkError, PeerAnswer, PeerAsk, PeerLinks};
 use rideau_core::cluster::{AskRoute, DownReason, Incarnation, Partitions, PeerMessage};
+
+pub(crate) use claim::{ClaimOutcome, ClaimWait, LockClaim};
+pub(crate) use entry::{NameLease, NoLease};
+pub(crate) use far::{FarSession, read_left};
+pub(crate) use names::Names;
+
+use far::FarSessions;
 
 /// How often a node looks whether it has heard of a new owner.
 const LOOK: Duration = Duration::from_millis(10);
@@ -19,6 +32,14 @@ pub(crate) struct Cluster {
     pub partitions: Partitions,
     /// The links of this life of the node.
     pub links: RwLock<Option<PeerLinks>>,
+    /// What there is of names.
+    pub names: Names,
+    /// Connections of other nodes that are in sessions of this one.
+    far: FarSessions,
+    /// The last attachment to a session of another node.
+    next_far: AtomicU64,
+    /// The newest link to each node, and the last number of all.
+    numbers: Mutex<(BTreeMap<Incarnation, u64>, u64)>,
     /// What other nodes have free of each range.
     free: RwLock<BTreeMap<(Box<str>, Incarnation), FreeValues>>,
     /// What was counted.
@@ -60,7 +81,12 @@ impl Cluster {
     /// The cluster of a node that was opened.
     pub(crate) fn new(node: ClusterNode) -> Self {
         let partitions = node.options().partitions;
+        let names = Names::new(node.options());
         Self {
+            names,
+            far: FarSessions::default(),
+            next_far: AtomicU64::new(1),
+            numbers: Mutex::default(),
             node,
             partitions,
             links: RwLock::new(None),
@@ -125,6 +151,44 @@ impl Cluster {
         }
     }
 
+    /// A name for one more attachment to a session of another node.
+    pub(crate) fn next_far(&self) -> u64 {
+        self.next_far.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// There is a link to another node.
+    pub(crate) fn linked(self: &Arc<Self>, node: Incarnation) {
+        let link = {
+            let (numbers, last) = &mut *self.numbers.lock();
+            *last += 1;
+            numbers.insert(node.clone(), *last);
+            *last
+        };
+        self.change_rows(|rows, effects| rows.linked(&node, link, effects));
+        self.node.linked(node, link);
+    }
+
+    /// The link to another node is gone.
+    pub(crate) fn unlinked(self: &Arc<Self>, node: Incarnation) {
+        self.forget_free(&node);
+        let link = self.numbers.lock().0.remove(&node);
+        if let Some(link) = link {
+            self.change_rows(|rows, effects| rows.unlinked(&node, link, effects));
+            self.node.unlinked(node, link);
+        }
+    }
+
+    /// All links are gone.
+    pub(crate) fn unlinked_all(self: &Arc<Self>) {
+        let nodes: Vec<_> = self.numbers.lock().0.keys().cloned().collect();
+        nodes.into_iter().for_each(|node| self.unlinked(node));
+    }
+
+    /// The number of the newest link to a node.
+    pub(crate) fn link(&self, node: &Incarnation) -> u64 {
+        self.numbers.lock().0.get(node).copied().unwrap_or(0)
+    }
+
     /// Wait until the owner of a partition is another than that of this epoch, as long as an
     /// ask may wait for one.
     pub(crate) async fn moved(&self, partition: u32, epoch: u64) {
@@ -146,7 +210,7 @@ impl Cluster {
     }
 
     /// There is no link to a node any more: what it has is not known.
-    pub(crate) fn forget_free(&self, node: &Incarnation) {
+    fn forget_free(&self, node: &Incarnation) {
         self.free.write().retain(|(_, of), _| of != node);
     }
 

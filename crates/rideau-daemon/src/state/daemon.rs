@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
-use rideau::{KeyRule, Locks, LocksOptions, OptionError};
+use rideau::{Locks, LocksOptions, OptionError};
 use rideau_apps::Apps;
 use rideau_apps::Events;
 use rideau_apps::Front;
@@ -33,6 +33,7 @@ use crate::state::files::Files;
 use crate::state::grant::Grant;
 use crate::state::holder::Holder;
 use crate::state::lease_table::{LeaseEntry, LeaseRow, LeaseTable};
+use crate::state::lock_rules::rule_locks;
 use crate::state::log;
 use crate::state::logins::Logins;
 use crate::state::operator::Operator;
@@ -270,6 +271,9 @@ impl Daemon {
             ..LocksOptions::default()
         })?;
         rule_locks(&locks, &config)?;
+        if let Some(cluster) = &cluster {
+            cluster.names.follow(&Arc::new(config.clone()));
+        }
         let daemon = Arc::new(Self {
             epochs,
             files,
@@ -334,7 +338,11 @@ impl Daemon {
         self.apps.follow(&config);
         self.front.follow(config.front.clone());
         self.files.follow(&config);
-        self.config.store(Arc::new(config));
+        let config = Arc::new(config);
+        if let Some(cluster) = &self.cluster {
+            cluster.names.follow(&config);
+        }
+        self.config.store(config);
         self.password_checks.set_max(checks);
         self.input.set_max(input_max);
         self.counts.changes.fetch_add(1, Ordering::Relaxed);
@@ -426,7 +434,7 @@ impl Daemon {
     }
 
     /// The connections of a holder: itself, or all of its session.
-    fn clients_of(&self, card: &Holder) -> Vec<Arc<ClientCard>> {
+    pub(super) fn clients_of(&self, card: &Holder) -> Vec<Arc<ClientCard>> {
         if let Some(id) = card.connection {
             return self.clients.find(id).into_iter().collect();
         }
@@ -478,6 +486,9 @@ impl Daemon {
         self.draining.store(true, Ordering::Release);
         self.stopping.notify_waiters();
         self.locks.close();
+        if let Some(cluster) = &self.cluster {
+            cluster.give_up_asks();
+        }
         self.values.ranges.refuse_asks();
         let places = self.places.load();
         for place in places.brokers.values() {
@@ -495,23 +506,6 @@ impl Daemon {
             told.await;
         }
     }
-}
-
-/// Have the keys of locks keep the rules of a config.
-fn rule_locks(locks: &Locks<Vec<u8>>, config: &Config) -> Result<(), OptionError> {
-    let rules = config.locks.iter().map(|rule| KeyRule {
-        queue: rule.queue.clone(),
-        keys_max: rule.keys_max,
-        idle_forget: rule.idle_forget,
-    });
-    // The last is for keys that are held and have no rule any more.
-    let rules: Vec<_> = rules.chain([KeyRule::default()]).collect();
-    let patterns = config.locks.clone();
-    locks.set_keys_max(config.limits.keys_max);
-    locks.set_rules(&rules, move |key: &Vec<u8>| {
-        let rule = patterns.iter().position(|rule| rule.fits(key));
-        rule.unwrap_or(patterns.len())
-    })
 }
 
 #[inline]

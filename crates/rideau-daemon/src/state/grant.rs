@@ -9,6 +9,7 @@ use rideau_config::human::count;
 use rideau_core::apps::Ended;
 
 use crate::state::catalog::{NamedPool, NamedRegulator};
+use crate::state::cluster::NameLease;
 use crate::state::end::EndReason;
 use crate::state::matches::HeldMatch;
 use crate::state::members::{Members, Offer};
@@ -24,6 +25,8 @@ pub enum Grant {
     },
     /// Units of a key.
     Lock(Lock<'static, Vec<u8>>),
+    /// Units of a key that several nodes share.
+    Name(Box<NameLease>),
     /// A match of a broker.
     Match(HeldMatch),
     /// A lease of a regulator.
@@ -68,6 +71,7 @@ impl Grant {
         match self {
             Self::Member { pool, .. } | Self::Offer { pool, .. } => pool.name.to_string(),
             Self::Lock(lock) => String::from_utf8_lossy(lock.key()).into_owned(),
+            Self::Name(lease) => String::from_utf8_lossy(&lease.key).into_owned(),
             Self::Match(held_match) => held_match.broker.to_string(),
             Self::Lease { regulator, .. } => regulator.name.to_string(),
             Self::Value(held) => held.range.to_string(),
@@ -84,10 +88,23 @@ impl Grant {
                 let units = count(lock.units() as usize, "unit");
                 format!("{units}, fence {}", lock.fence())
             }
+            Self::Name(lease) => {
+                let units = count(lease.units as usize, "unit");
+                format!("{units}, fence {}", lease.fence)
+            }
             Self::Match(held_match) => payload(held_match.value()),
             Self::Lease { .. } => String::new(),
             Self::Value(held) => held.kind.print(held.value),
             Self::App(session) => session.process().address.to_string(),
+        }
+    }
+
+    /// It is units of this key.
+    pub fn is_lock_of(&self, key: &[u8]) -> bool {
+        match self {
+            Self::Lock(lock) => lock.key() == key,
+            Self::Name(lease) => lease.key == key,
+            _ => false,
         }
     }
 
@@ -111,6 +128,7 @@ impl Grant {
         match self {
             Self::Member { held, pool } => Held::end(held, pool.fate(why)),
             Self::Lock(lock) => drop(lock),
+            Self::Name(lease) => lease.end(why),
             Self::Match(held_match) => match why {
                 EndReason::Released => held_match.done(None),
                 why => held_match.down(why.word()),

@@ -40,6 +40,10 @@ pub enum Push {
     Down(Ticket, &'static str),
     /// What was held is taken back.
     Revoked(Ticket, &'static str),
+    /// What several nodes share is taken back: the node has lost its place among them.
+    Lost(Ticket),
+    /// How sure the node is of what several nodes share.
+    Certainty(&'static str),
     /// An event, on its channel.
     Message {
         /// The pattern that the channel fits, if one was subscribed to.
@@ -163,7 +167,7 @@ impl Push {
             Self::Done(_, payload) => payload.as_ref().map_or(0, Vec::len),
             Self::Message { channel, text, .. } => channel.len() + text.len(),
             Self::Monitor(line) => line.len(),
-            Self::Down(..) | Self::Revoked(..) => 0,
+            Self::Down(..) | Self::Revoked(..) | Self::Lost(_) | Self::Certainty(_) => 0,
         }
     }
 
@@ -205,6 +209,12 @@ impl Push {
                     .bulk("rideau:revoked")
                     .bulk(ticket.text())
                     .bulk(why);
+            }
+            Self::Lost(ticket) => {
+                reply.push(2).bulk("rideau:lost").bulk(ticket.text());
+            }
+            Self::Certainty(word) => {
+                reply.push(1).bulk(format!("rideau:{word}"));
             }
             Self::Message {
                 pattern: Some(pattern),

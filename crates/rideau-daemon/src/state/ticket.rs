@@ -183,6 +183,11 @@ impl Ticket {
         self.secret & !GUESS == *START
     }
 
+    /// The start of a server that gave it.
+    pub(crate) const fn start(self) -> u32 {
+        (self.secret >> GUESS_BITS) as u32
+    }
+
     /// As it is written.
     #[inline]
     pub fn text(self) -> Text {
@@ -226,6 +231,11 @@ impl fmt::Debug for Ticket {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}-{:08x}…", self.kind.letter() as char, self.place)
     }
+}
+
+/// What tells this start of the server from others.
+pub(crate) fn this_start() -> u32 {
+    (*START >> GUESS_BITS) as u32
 }
 
 /// What the next ticket is known by.

@@ -424,8 +424,7 @@ fn key(daemon: &Daemon, name: &str, sight: Viewer<'_>) -> Option<Explained> {
     sight.sees("lock", name).then_some(())?;
     let places = daemon.places.load();
     let rule = &places.rule(name)?.rule;
-    let held = daemon.locks.held(name.as_bytes());
-    let waiting = daemon.locks.waiting(name.as_bytes());
+    let (held, waiting) = daemon.lock_count(name.as_bytes());
     let room = match rule.buckets {
         Buckets::Fixed(buckets) => {
             let all = usize::try_from(rule.per * buckets).unwrap_or(usize::MAX);
@@ -448,7 +447,7 @@ fn key(daemon: &Daemon, name: &str, sight: Viewer<'_>) -> Option<Explained> {
         rule.pattern
     );
     let key = name.as_bytes();
-    let wanted = |grant: &Grant| matches!(grant, Grant::Lock(lock) if lock.key() == key);
+    let wanted = |grant: &Grant| grant.is_lock_of(key);
     let mut holders = match held {
         0 => Vec::new(),
         _ => daemon.lease_table.late(|grant, _| wanted(grant)),

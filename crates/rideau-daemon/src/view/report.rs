@@ -227,7 +227,7 @@ fn stats(daemon: &Daemon, page: &mut Page) {
 }
 
 fn locks(daemon: &Daemon, page: &mut Page, rules: &Table) {
-    page.line("lock_keys", daemon.locks.len());
+    page.line("lock_keys", daemon.lock_keys());
     page.table("lock_", rules);
 }
 

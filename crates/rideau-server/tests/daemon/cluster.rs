@@ -14,14 +14,14 @@ use crate::server::{Server, free_port, until};
 use crate::wire::{Value, Wire};
 
 /// What the nodes of a test have in common.
-struct Rig {
+pub(crate) struct Rig {
     etcd: Running,
     port: u16,
     folder: Scratch,
 }
 
 impl Rig {
-    fn start() -> Self {
+    pub(crate) fn start() -> Self {
         let folder = Scratch::new();
         let (port, peer) = (free_port(), free_port());
         let etcd = serve_etcd(&folder, port, peer);
@@ -43,11 +43,11 @@ impl Rig {
     }
 
     /// A node of this name.
-    fn node(&self, name: &str) -> Server {
+    pub(crate) fn node(&self, name: &str) -> Server {
         Server::with(&self.config(name, 2))
     }
 
-    fn config(&self, name: &str, lease: u32) -> String {
+    pub(crate) fn config(&self, name: &str, lease: u32) -> String {
         let secret = self.folder.join("secret");
         format!(
             "drain = \"5s\"\n[cluster]\nname = \"test\"\nnode = {name:?}\n\
@@ -89,7 +89,7 @@ impl Drop for Rig {
 }
 
 /// Wait until every partition has an owner, and none is being loaded; as a node sees it.
-fn until_served(server: &Server) {
+pub(crate) fn until_served(server: &Server) {
     let mut wire = server.connect();
     until("all partitions are served", || {
         let shown = wire.ask("SHOW PARTITIONS");
@@ -100,7 +100,7 @@ fn until_served(server: &Server) {
 }
 
 /// Wait until a node owns about as many partitions as its share.
-fn until_spread(server: &Server, nodes: usize) {
+pub(crate) fn until_spread(server: &Server, nodes: usize) {
     let mut wire = server.connect();
     until("partitions are spread", || {
         let shown = wire.ask("SHOW PARTITIONS");
@@ -143,7 +143,7 @@ fn first_text(reply: &Value) -> String {
 }
 
 /// Ask until the partition has an owner that answers.
-fn ask_on(wire: &mut Wire, line: &str) -> Value {
+pub(crate) fn ask_on(wire: &mut Wire, line: &str) -> Value {
     let mut reply = wire.ask(line);
     until("a node answers", || {
         let is_down = matches!(&reply, Value::Error(text) if text.starts_with("CLUSTERDOWN"));

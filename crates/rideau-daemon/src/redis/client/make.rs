@@ -32,6 +32,7 @@ impl Client {
             connection: None,
             holder,
             session: None,
+            far: None,
             protocol: Protocol::Resp2,
             out: Vec::new(),
             held_back: CommitWait::default(),

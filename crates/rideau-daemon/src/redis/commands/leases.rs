@@ -8,12 +8,22 @@ use rideau_resp::{Mistake, Quoted, Request, Upper};
 
 use super::look::{OwnedViewer, see_and_tell};
 use super::tickets::{gone_text, parse};
-use super::{page, ranges};
+use super::{About, Subject, about, page, ranges};
 use crate::redis::client::{Client, CommandError, Next};
 use crate::state::end::EndReason;
 use crate::state::lease_table::{LeaseEntry, LeaseRow};
 use crate::state::ticket::{Ticket, TicketKind};
 use crate::view::tables::More;
+
+pub(super) const SURE: About = about(
+    "SURE",
+    1,
+    "held",
+    Subject::Nothing,
+    "",
+    "For how many milliseconds this holder may rely on what nodes share",
+    sure,
+);
 
 pub(super) fn release(client: &mut Client, request: Request<'_>) -> Result<Next, CommandError> {
     let mut arguments = request.arguments();
@@ -125,6 +135,21 @@ pub(super) fn held(client: &mut Client, request: Request<'_>) -> Result<Next, Co
         tell_held(client, rows, more);
         Ok(())
     })
+}
+
+/// For how long the holder may rely on what it holds, from when it sent this.
+fn sure(client: &mut Client, request: Request<'_>) -> Result<Next, CommandError> {
+    request.arguments().end("SURE")?;
+    let millis = match &client.daemon.cluster {
+        // As long as the connection.
+        None => -1,
+        Some(cluster) => {
+            let sure = cluster.sure(client.owner());
+            i64::try_from(sure.as_millis()).unwrap_or(i64::MAX)
+        }
+    };
+    client.reply().integer(millis);
+    Ok(Next::Done)
 }
 
 fn tell_held(client: &mut Client, rows: Vec<LeaseRow>, more: Option<More>) {

@@ -1,5 +1,7 @@
 //! Units of keys.
 
+mod shared;
+
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -50,6 +52,9 @@ pub(super) fn lock(client: &mut Client, request: Request<'_>) -> Result<Next, Co
     };
     if arguments.len() == 0 {
         let rule = rule(client, &words)?;
+        if client.daemon.cluster.is_some() {
+            return shared::lock(client, &words, rule, NOTHING.clone());
+        }
         return try_lock(client, &words, rule, &NOTHING);
     }
     let mut tail = words.parse(client, arguments)?;
@@ -57,6 +62,9 @@ pub(super) fn lock(client: &mut Client, request: Request<'_>) -> Result<Next, Co
     tail.cap_by(|| client.rules[rule.0].rule.queue.clone());
     if let Some(step) = tickets::repeated(client, &tail) {
         return Ok(step);
+    }
+    if client.daemon.cluster.is_some() {
+        return shared::lock(client, &words, rule, tail);
     }
     if (tail.wait.is_none() || client.is_in_exec) && !tail.is_async {
         return try_lock(client, &words, rule, &tail);
@@ -227,7 +235,7 @@ fn too_many_keys(client: &Client, place: &RulePlace) -> CommandError {
     let LockRule {
         pattern, keys_max, ..
     } = &place.rule;
-    if at.is_some_and(|at| daemon.locks.keys_of(at) >= *keys_max) {
+    if at.is_some_and(|at| daemon.lock_keys_of(at) >= *keys_max) {
         return CommandError(format!(
             "BUSY {keys_max} keys of {pattern:?} are held or waited for, as many as \
              lock.{pattern:?}.keys_max allows: release some, or raise the limit."
@@ -272,7 +280,7 @@ impl Words<'_> {
 pub(super) fn unlock(client: &mut Client, request: Request<'_>) -> Result<Next, CommandError> {
     let mut arguments = request.arguments();
     let key = arguments.word("UNLOCK", "a key")?;
-    let is_wanted = |grant: &Grant| matches!(grant, Grant::Lock(lock) if lock.key() == key);
+    let is_wanted = |grant: &Grant| grant.is_lock_of(key);
     let newest = client.daemon.lease_table.newest(client.owner(), is_wanted);
     let Some(ticket) = newest else {
         return Err(not_held(client, key));
@@ -292,9 +300,9 @@ fn not_held(client: &Client, key: &[u8]) -> CommandError {
         false => format!("this connection ({})", client.card.id),
     };
     let quoted = Quoted(key);
-    let is_wanted = |grant: &Grant| matches!(grant, Grant::Lock(lock) if lock.key() == key);
+    let is_wanted = |grant: &Grant| grant.is_lock_of(key);
     let may_know = super::may_use(client, "lock", &String::from_utf8_lossy(key)).is_ok();
-    let is_held = may_know && client.daemon.locks.held(key) > 0;
+    let is_held = may_know && client.daemon.lock_count(key).0 > 0;
     let other = match is_held {
         true => client.daemon.lease_table.holder_of(is_wanted),
         false => None,
@@ -326,8 +334,12 @@ pub(super) fn stat(client: &mut Client, request: Request<'_>) -> Result<Next, Co
     arguments.end("LOCK.STAT")?;
     client.check_label(Label::Key, key)?;
     super::may_use(client, "lock", &String::from_utf8_lossy(key))?;
-    let locks = &client.daemon.locks;
-    let (held, waiting) = (locks.held(key), locks.waiting(key));
+    if !client.daemon.knows_lock(key) {
+        return Err(CommandError(
+            "CLUSTERDOWN the owner of this key does not know yet what is held. Ask again.".into(),
+        ));
+    }
+    let (held, waiting) = client.daemon.lock_count(key);
     client
         .reply()
         .map(2)
@@ -354,7 +366,7 @@ pub(super) fn list(client: &mut Client, request: Request<'_>) -> Result<Next, Co
         ..page::usual(client)
     };
     let see = move |viewer: &OwnedViewer| {
-        let mut all = viewer.daemon.locks.all_held();
+        let mut all = viewer.daemon.all_locks_held();
         let sight = viewer.sight();
         all.retain(|(key, _)| key.starts_with(&prefix) && *key > cursor);
         all.retain(|(key, _)| sight.sees("lock", &String::from_utf8_lossy(key)));

@@ -113,7 +113,7 @@ fn has_many(daemon: &Daemon) -> bool {
     const MANY: usize = 1000;
     daemon.clients.len() > MANY
         || daemon.sessions.len() > MANY
-        || daemon.locks.len() > MANY
+        || daemon.lock_keys() > MANY
         || daemon.lease_table.places() > MANY
 }
 

@@ -4,6 +4,8 @@
 //! about a value of another node is sent there as it came, and answered as that node
 //! answers. It is sent on once; if its owner has changed meanwhile, once more.
 
+mod names;
+
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -11,7 +13,7 @@ use std::time::Duration;
 
 use rideau::allocator::parse_value;
 use rideau_cluster::{LinkError, PeerAsk};
-use rideau_core::cluster::{AskRoute, DownReason};
+use rideau_core::cluster::{AskRoute, DownReason, Incarnation};
 use rideau_resp::{Request, RequestLimits, RequestParser};
 
 use crate::redis::client::{Awaits, Client, CommandError, Next, OnReady, PendingCommand};
@@ -19,6 +21,8 @@ use crate::redis::peer::Proof;
 use crate::state::cluster::{Cluster, NoRoute};
 
 use super::{About, Subject, execute, find};
+
+pub(crate) use names::{IN_SESSION, NO_PARTITION};
 
 /// How another node says that it does not own a partition in that epoch.
 pub(crate) const NOT_MINE: &[u8] = b"-NOTMINE";
@@ -37,6 +41,10 @@ enum Place {
     Free(Vec<Tier>),
     /// No node that is known has what it wants of these ranges.
     Nowhere(Vec<Tier>),
+    /// This node answers it: it gave the ticket.
+    Node(Incarnation),
+    /// The node answers it whose session the client is in.
+    Session(Incarnation, u64),
     /// It may concern every node.
     Everywhere,
 }
@@ -80,7 +88,7 @@ fn go_to(
         Place::Everywhere if cluster.is_alone() => return Ok(None),
         Place::Everywhere => return Err(by_key(about.name)),
         Place::Partition(partition) => Some(*partition),
-        Place::Free(_) => None,
+        Place::Free(_) | Place::Node(_) | Place::Session(..) => None,
     };
     if partition.is_some_and(|partition| cluster.node.serves(partition).is_some()) {
         return Ok(None);
@@ -113,6 +121,8 @@ fn go_to(
     let cluster = Arc::clone(cluster);
     let answer: Pin<Box<dyn Future<Output = OnReady> + Send>> = match place {
         Place::Free(tiers) => Box::pin(seek(cluster, ask, tiers)),
+        Place::Node(to) => Box::pin(names::at_node(cluster, ask, to, about.name == "SESSION")),
+        Place::Session(to, id) => Box::pin(names::in_session(cluster, ask, to, id, about.is_grant)),
         _ => Box::pin(forward(cluster, ask, about.is_grant)),
     };
     let wait = PendingCommand::new(about.name, Awaits::Anything, answer);
@@ -151,6 +161,9 @@ fn check_room(cluster: &Cluster) -> Result<(), CommandError> {
 /// What a command is about.
 fn place(client: &Client, cluster: &Cluster, about: &About, request: Request<'_>) -> Place {
     let word = request.word(1).unwrap_or_default();
+    if let Some(place) = names::place(client, cluster, about, request) {
+        return place;
+    }
     match about.subject {
         Subject::Value if word.eq_ignore_ascii_case(b"KEY") => Place::Everywhere,
         Subject::Value => {
@@ -321,8 +334,16 @@ fn not_known(cluster: &Cluster, tiers: &[Tier]) -> Option<CommandError> {
 
 /// No node answered.
 fn down(cluster: &Cluster, why: NoRoute, is_grant: bool) -> OnReady {
+    let text = down_text(cluster, why, is_grant);
+    Box::new(move |client| {
+        client.reply().error(text);
+    })
+}
+
+/// Why no node answered, as a client is told.
+pub(super) fn down_text(cluster: &Cluster, why: NoRoute, is_grant: bool) -> String {
     cluster.counts.down.fetch_add(1, Ordering::Relaxed);
-    let text = match why {
+    match why {
         NoRoute::Down(DownReason::NoOwner) => {
             "CLUSTERDOWN no node serves this partition just now; nothing is held. Ask again.".into()
         }
@@ -357,10 +378,7 @@ fn down(cluster: &Cluster, why: NoRoute, is_grant: bool) -> OnReady {
             "UNKNOWN node {} did not answer, and may have done it: look, or ask again.",
             to.name
         ),
-    };
-    Box::new(move |client| {
-        client.reply().error(text);
-    })
+    }
 }
 
 /// Why a command cannot go by a key.

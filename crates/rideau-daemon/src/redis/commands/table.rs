@@ -220,6 +220,7 @@ pub(super) const OURS: &[About] = &[
         "What this holder has",
         leases::held,
     ),
+    leases::SURE,
     about(
         "SESSION",
         2,

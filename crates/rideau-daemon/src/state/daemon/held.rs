@@ -1,17 +1,22 @@
 //! What is held: it is counted, goes with its holder, and is given back.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use rideau::Locks;
 use rideau_config::Buckets;
+use rideau_core::cluster::{Certainty, Incarnation};
 use rideau_process::panics;
 use tokio::sync::broadcast::error::RecvError;
 
 use super::{Daemon, end};
 use crate::state::catalog::RulePlace;
 use crate::state::end::{EndReason, NotHeld};
+use crate::state::grant::Grant;
 use crate::state::holder::HolderId;
 use crate::state::lease_table::Ending;
+use crate::state::push::Push;
 use crate::state::ticket::Ticket;
 use crate::state::values::Happened;
 
@@ -36,7 +41,15 @@ impl Daemon {
         {
             count += some;
         }
+        self.left(holder);
         count
+    }
+
+    /// A holder is gone with all that it held.
+    fn left(&self, holder: HolderId) {
+        if let Some(cluster) = &self.cluster {
+            cluster.left(holder);
+        }
     }
 
     /// The same in slices, between which other tasks of the thread have their turn.
@@ -50,6 +63,7 @@ impl Daemon {
             count += some;
             tokio::task::yield_now().await;
         }
+        self.left(holder);
         count
     }
 
@@ -73,6 +87,102 @@ impl Daemon {
         }
     }
 
+    /// A connection of another node has left its session in this manner.
+    pub(crate) fn leave_far(&self, node: &Incarnation, id: u64, why: EndReason) {
+        let cluster = self.cluster.as_ref();
+        if let Some(session) = cluster.and_then(|cluster| cluster.detached(node, id)) {
+            self.sessions.detach(session, why);
+        }
+    }
+
+    /// A life of a node is over, and all of its connections.
+    pub(crate) fn leave_all_far(&self, node: &Incarnation) {
+        if let Some(cluster) = &self.cluster {
+            for session in cluster.detached_all(node) {
+                self.sessions.detach(session, EndReason::Lost);
+            }
+        }
+    }
+
+    /// How many units of a key are held, and how many asks wait, as far as this server
+    /// decides.
+    pub(crate) fn lock_count(&self, key: &[u8]) -> (u64, usize) {
+        match &self.cluster {
+            None => (self.locks.held(key), self.locks.waiting(key)),
+            Some(cluster) => {
+                let partition = cluster.partition_of_name(key);
+                cluster.names.count(partition, key).unwrap_or_default()
+            }
+        }
+    }
+
+    /// Whether this server knows what is held of a key.
+    pub(crate) fn knows_lock(&self, key: &[u8]) -> bool {
+        self.cluster.as_ref().is_none_or(|cluster| {
+            let partition = cluster.partition_of_name(key);
+            cluster.node.serves_names(partition).is_some()
+        })
+    }
+
+    /// Every key of which units are held, and how many, as far as this server decides.
+    pub(crate) fn all_locks_held(&self) -> Vec<(Vec<u8>, u64)> {
+        let mut all = self.locks.all_held();
+        self.each_shared(|locks| all.extend(locks.all_held()));
+        all
+    }
+
+    /// How many keys are known.
+    pub(crate) fn lock_keys(&self) -> usize {
+        let mut count = self.locks.len();
+        self.each_shared(|locks| count += locks.len());
+        count
+    }
+
+    /// How many keys of a rule are known.
+    pub(crate) fn lock_keys_of(&self, rule: usize) -> usize {
+        let mut count = self.locks.keys_of(rule);
+        self.each_shared(|locks| count += locks.keys_of(rule));
+        count
+    }
+
+    fn each_shared(&self, look: impl FnMut(&Locks<Vec<u8>>)) {
+        if let Some(cluster) = &self.cluster {
+            cluster.names.each_locks(look);
+        }
+    }
+
+    /// Tell the holders of what several nodes share how sure this node is of it. If it has
+    /// lost its place in the cluster, they have lost all of that, and their connections end.
+    /// Only leases up to this ticket of a row are meant: those of the life that it was.
+    pub(crate) fn tell_certainty(&self, certainty: Certainty, up_to: u64) {
+        let is_shared = |grant: &Grant, _| match grant {
+            Grant::Name(lease) => lease.ticket() <= up_to,
+            _ => false,
+        };
+        let mut told = BTreeMap::new();
+        for row in self.lease_table.late(is_shared) {
+            let push = match certainty {
+                Certainty::Sure => Push::Certainty("sure"),
+                Certainty::Unsure => Push::Certainty("unsure"),
+                Certainty::Lost => Push::Lost(row.ticket),
+            };
+            let is_lost = certainty == Certainty::Lost;
+            let taken = is_lost.then(|| self.lease_table.take_from(row.ticket, EndReason::Lapsed));
+            if let Some(Ok(taken)) = taken {
+                self.counts.reclaims.add(row.ticket.kind, EndReason::Lapsed);
+                end(taken.thing, EndReason::Lapsed);
+            }
+            for client in self.clients_of(&row.card) {
+                if told.insert(client.id, Arc::clone(&client)).is_none() || is_lost {
+                    client.outbox.push(push.clone());
+                }
+            }
+        }
+        if certainty == Certainty::Lost {
+            told.values().for_each(|client| client.outbox.kill());
+        }
+    }
+
     /// The keys of each rule, counted, and perhaps the asks that wait for them.
     pub(crate) fn lock_counts(
         &self,
@@ -80,7 +190,7 @@ impl Daemon {
         looks_at_queues: bool,
     ) -> Vec<LockCount> {
         let mut counts = vec![LockCount::default(); rules.len()];
-        for (key, held) in self.locks.all_held() {
+        for (key, held) in self.all_locks_held() {
             let Some(at) = rules.iter().position(|place| place.rule.fits(&key)) else {
                 continue;
             };
@@ -88,7 +198,7 @@ impl Daemon {
             count.keys += 1;
             count.held += held;
             if looks_at_queues {
-                count.waiting += self.locks.waiting(&key);
+                count.waiting += self.lock_count(&key).1;
             }
             if let Buckets::Fixed(buckets) = rule.buckets {
                 count.full += usize::from(held >= rule.per.saturating_mul(buckets));

@@ -38,7 +38,7 @@ impl RuleNow {
         let counts = daemon.lock_counts(&places.rules, looks_at_queues);
         let mut all = Self::all(&places);
         for (at, (rule, held)) in all.iter_mut().zip(counts).enumerate() {
-            let known = daemon.locks.keys_of(at);
+            let known = daemon.lock_keys_of(at);
             rule.counted = Some(Counted { held, known });
         }
         all

@@ -69,7 +69,7 @@ impl Reader {
                 ("clients".into(), daemon.clients.len() as f64),
                 ("sessions".into(), daemon.sessions.len() as f64),
                 ("waiting".into(), waiting as f64),
-                ("keys".into(), daemon.locks.len() as f64),
+                ("keys".into(), daemon.lock_keys() as f64),
                 (
                     "commands_per_s".into(),
                     self.rate("server.commands", commands),

@@ -1,0 +1,153 @@
+//! Commands about names, tickets and sessions: the owner of a name's partition answers what
+//! is asked of the name, the node that gave a ticket what is done with it, and the node that
+//! opened a session what its connections do.
+
+use std::sync::Arc;
+
+use rideau_cluster::{LinkError, NodeAbout, PeerAnswer, PeerAsk};
+use rideau_core::cluster::Incarnation;
+use rideau_resp::Request;
+
+use super::{NOT_MINE, Place, down};
+use crate::redis::client::{Client, OnReady};
+use crate::redis::commands::About;
+use crate::state::cluster::{Cluster, FarSession, NoRoute};
+use crate::state::end::EndReason;
+use crate::state::ticket::{Ticket, TicketKind};
+
+/// An ask for a life of a node, and not for the owner of a partition. Its epoch is the
+/// fence of that life.
+pub(crate) const NO_PARTITION: u32 = u32::MAX;
+/// The same of a connection that is in a session of that node: its holder is the attachment.
+pub(crate) const IN_SESSION: u32 = u32::MAX - 1;
+
+/// Commands that look at a name.
+const LOOKS: [&str; 1] = ["LOCK.STAT"];
+
+/// Commands about what the client's holder has, or is to have.
+const OF_HOLDER: [&str; 10] = [
+    "LOCK",
+    "UNLOCK",
+    "TAKE",
+    "ASK",
+    "OFFER",
+    "REG.ASK",
+    "APP.GET",
+    "POOL.OFFER",
+    "HELD",
+    "SURE",
+];
+
+/// Where a command about a name, a ticket or a session is answered, if it is one.
+pub(super) fn place(
+    client: &Client,
+    cluster: &Cluster,
+    about: &About,
+    request: Request<'_>,
+) -> Option<Place> {
+    let is_session = about.name == "SESSION";
+    let word = match is_session {
+        true => request.word(2),
+        false => request.word(1),
+    };
+    let word = word.unwrap_or_default();
+    let ticket = Ticket::parse(word);
+    if let Some(far) = &client.far {
+        let sub = request.word(1).unwrap_or_default();
+        let is_own = [&b"RENEW"[..], b"CLOSE"]
+            .iter()
+            .any(|own| sub.eq_ignore_ascii_case(own));
+        if OF_HOLDER.contains(&about.name) || (is_session && is_own && ticket.is_none()) {
+            return Some(Place::Session(far.node.clone(), far.id));
+        }
+    }
+    if LOOKS.contains(&about.name) {
+        return Some(Place::Partition(cluster.partition_of_name(word)));
+    }
+    let ticket = ticket?;
+    let is_of_node = match ticket.kind {
+        TicketKind::Value => false,
+        TicketKind::Session => is_session,
+        _ => !is_session,
+    };
+    if !is_of_node || ticket.is_of_this_start() {
+        return None;
+    }
+    giver(cluster, ticket).map(Place::Node)
+}
+
+/// The node that gave a ticket, if it lives.
+fn giver(cluster: &Cluster, ticket: Ticket) -> Option<Incarnation> {
+    let table = cluster.node.table();
+    let mut nodes = table.owners.nodes().iter();
+    let gave = nodes.find(|(_, known)| {
+        let about = NodeAbout::parse(&known.record.about);
+        about.tickets == ticket.start()
+    });
+    gave.map(|(name, known)| Incarnation::new(name, known.fence))
+}
+
+/// Have a life of a node execute a command. A connection that attaches to a session there is
+/// in it from then on.
+pub(super) async fn at_node(
+    cluster: Arc<Cluster>,
+    mut ask: PeerAsk,
+    to: Incarnation,
+    is_session: bool,
+) -> OnReady {
+    (ask.partition, ask.epoch) = (NO_PARTITION, to.fence);
+    if !is_session {
+        return execute_at(cluster, ask, to, false).await;
+    }
+    let id = cluster.next_far();
+    ask.holder = id.to_be_bytes().into();
+    match cluster.ask(&to, &ask).await {
+        Ok(answer) if answer.row.is_some() => {
+            let far = FarSession::new(&cluster, to, id);
+            Box::new(move |client| {
+                client.leave_session(EndReason::Quit);
+                client.far = Some(far);
+                client.out.extend_from_slice(&answer.reply);
+            })
+        }
+        answer => told(&cluster, answer, to, false),
+    }
+}
+
+/// Have the node whose session the client is in execute a command.
+pub(super) async fn in_session(
+    cluster: Arc<Cluster>,
+    mut ask: PeerAsk,
+    to: Incarnation,
+    id: u64,
+    is_grant: bool,
+) -> OnReady {
+    (ask.partition, ask.epoch) = (IN_SESSION, to.fence);
+    ask.holder = id.to_be_bytes().into();
+    execute_at(cluster, ask, to, is_grant).await
+}
+
+async fn execute_at(
+    cluster: Arc<Cluster>,
+    ask: PeerAsk,
+    to: Incarnation,
+    is_grant: bool,
+) -> OnReady {
+    let answer = cluster.ask(&to, &ask).await;
+    told(&cluster, answer, to, is_grant)
+}
+
+fn told(
+    cluster: &Cluster,
+    answer: Result<PeerAnswer, LinkError>,
+    to: Incarnation,
+    is_grant: bool,
+) -> OnReady {
+    match answer {
+        Ok(answer) if answer.reply.starts_with(NOT_MINE) => {
+            down(cluster, NoRoute::Link(to, LinkError::NoLink), is_grant)
+        }
+        Ok(answer) => Box::new(move |client| client.out.extend_from_slice(&answer.reply)),
+        Err(error) => down(cluster, NoRoute::Link(to, error), is_grant),
+    }
+}
