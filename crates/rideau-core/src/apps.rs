@@ -48,11 +48,12 @@ use self::sessions::{Sessions, Upgraded};
 use self::timers::Timers;
 
 pub use self::effect::{
-    AppId, Ask, Came, Effect, Ended, Head, Leaving, Note, ProcessId, Restart, Session, SessionId,
+    AnswerHead, AppId, Ask, Came, Effect, Ended, Leaving, Note, ProcessId, Restart, Session,
+    SessionId,
 };
 pub use self::options::{EvictFor, Limits, Options};
 pub use self::stats::{AppStats, Deploy, ProcessStats, SideStats, State, Stats, TrialStats};
-pub use self::trial::{TrialRules, Verdict};
+pub use self::trial::{TrialRules, TrialVerdict};
 
 /// Asks for an app that are so close to each other are one, as far as its worth
 /// goes.
@@ -195,7 +196,7 @@ impl<R: Reply> Apps<R> {
         &mut self,
         session: SessionId,
         ended: Ended,
-        head: Option<Head>,
+        head: Option<AnswerHead>,
         now: Instant,
         effects: &mut Vec<Effect<R>>,
     ) {

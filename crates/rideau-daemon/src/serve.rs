@@ -186,20 +186,8 @@ async fn run_joining(
     daemon.front.follow_apps();
     let front = tokio::spawn(front.serve(Arc::clone(&daemon.front)));
     let resigned = joining.map(|joining| joining.begin(&daemon));
-    for_ever("the end of sessions", &daemon, keep_sessions);
     give_back::keep_small(&[&io_threads, &front_threads]);
-    for runtime in io_threads.runtimes() {
-        let daemon = Arc::clone(&daemon);
-        runtime.spawn(async move {
-            let ferry = || daemon.values.ranges.ferry();
-            panics::keep("the word that values are safe", ferry).await;
-        });
-    }
-    for_ever("the watch for leaks", &daemon, leak_check::keep);
-    for_ever("the epochs of fences", &daemon, keep_epochs);
-    for_ever("the files of TLS", &daemon, move |daemon| {
-        tls.clone().keep(daemon)
-    });
+    begin_upkeep(&daemon, &io_threads, tls);
     tokio::spawn(reload_on(hangup, Arc::clone(&daemon)));
     warn(&daemon, &config);
     ready(&Ready {
@@ -232,6 +220,23 @@ async fn run_joining(
         Some(why) => Err(io::Error::other(why)),
         None => finished,
     }
+}
+
+/// Begin what goes on beside the clients for as long as the server runs.
+fn begin_upkeep(daemon: &Arc<Daemon>, io_threads: &IoThreads, tls: TlsFiles) {
+    for_ever("the end of sessions", daemon, keep_sessions);
+    for runtime in io_threads.runtimes() {
+        let daemon = Arc::clone(daemon);
+        runtime.spawn(async move {
+            let ferry = || daemon.values.ranges.ferry();
+            panics::keep("the word that values are safe", ferry).await;
+        });
+    }
+    for_ever("the watch for leaks", daemon, leak_check::keep);
+    for_ever("the epochs of fences", daemon, keep_epochs);
+    for_ever("the files of TLS", daemon, move |daemon| {
+        tls.clone().keep(daemon)
+    });
 }
 
 /// Serve the Redis protocol. Returns the tasks of the sockets that a supervisor keeps open.

@@ -96,7 +96,8 @@ impl Exit {
             Signal::Hup,
             Signal::Quit,
         ];
-        matches!(self, Self::Signal(number) if sent.iter().any(|one| one.number().as_raw() == number))
+        let is_it = |number: i32| sent.iter().any(|one| one.number().as_raw() == number);
+        matches!(self, Self::Signal(number) if is_it(number))
     }
 }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rideau::driver::Step;
-use rideau_core::apps::{self as core, Ask, Came, Ended, Head, ProcessId, SessionId};
+use rideau_core::apps::{self as core, AnswerHead, Ask, Came, Ended, ProcessId, SessionId};
 use rideau_core::queue::AskOptions;
 use rideau_core::{Flow, Refusal, Reply, Ticket};
 use rideau_process::StartReport;
@@ -45,7 +45,7 @@ pub struct Session {
     listed: Option<Listing>,
     ended: Ended,
     /// What was answered, and when.
-    head: Option<Head>,
+    head: Option<AnswerHead>,
     /// How it was answered says nothing of its code.
     is_void: bool,
 }
@@ -260,7 +260,7 @@ impl Session {
     /// Its process answered, so long after the grant.
     pub(crate) fn answered(&mut self, status: hyper::StatusCode, after: Duration) {
         let failed = status.is_server_error();
-        self.head = Some(Head { failed, after });
+        self.head = Some(AnswerHead { failed, after });
     }
 
     /// How it is answered says nothing of its code: another failed in the same way.

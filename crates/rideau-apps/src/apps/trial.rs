@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rideau_core::Brief;
-use rideau_core::apps::{SideStats, TrialStats, Verdict};
+use rideau_core::apps::{SideStats, TrialStats, TrialVerdict};
 use tokio::time::timeout;
 
 use super::Inner;
@@ -33,17 +33,17 @@ pub(super) async fn probe(
 }
 
 /// What operators are told of a verdict.
-pub(super) fn said(generation: u64, verdict: Verdict, seen: &TrialStats) -> String {
+pub(super) fn said(generation: u64, verdict: TrialVerdict, seen: &TrialStats) -> String {
     let why = match verdict {
-        Verdict::Good => "is good",
-        Verdict::GoodButSlow => "is taken, though it seems slower",
-        Verdict::Alone => "is taken, as the old one is gone",
-        Verdict::Accepted => "was accepted",
-        Verdict::Rejected => "was rejected",
-        Verdict::Fails => "fails more often than the old one beside it",
-        Verdict::FailsMore => "fails more often than the old one did",
-        Verdict::Slow => "is much slower than the old one",
-        Verdict::Unproven => "was not proven good in all that time",
+        TrialVerdict::Good => "is good",
+        TrialVerdict::GoodButSlow => "is taken, though it seems slower",
+        TrialVerdict::Alone => "is taken, as the old one is gone",
+        TrialVerdict::Accepted => "was accepted",
+        TrialVerdict::Rejected => "was rejected",
+        TrialVerdict::Fails => "fails more often than the old one beside it",
+        TrialVerdict::FailsMore => "fails more often than the old one did",
+        TrialVerdict::Slow => "is much slower than the old one",
+        TrialVerdict::Unproven => "was not proven good in all that time",
     };
     format!(
         "generation {generation} {why}, after {}: new {}; old {}",

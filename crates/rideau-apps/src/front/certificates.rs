@@ -51,7 +51,7 @@ pub(super) struct Certificates {
 }
 
 /// The certificate that a connection was let in with.
-pub(super) struct Shown {
+pub(super) struct ShownCertificate {
     certificates: Arc<Certificates>,
     at: usize,
 }
@@ -121,7 +121,7 @@ impl Certificates {
     pub(super) async fn accept(
         self: Arc<Self>,
         stream: TcpStream,
-    ) -> io::Result<(TlsStream<TcpStream>, Shown)> {
+    ) -> io::Result<(TlsStream<TcpStream>, ShownCertificate)> {
         let mut begun = LazyConfigAcceptor::new(Acceptor::default(), stream).await?;
         let at = self.find(begun.client_hello().server_name());
         let Some(at) = at else {
@@ -131,11 +131,11 @@ impl Certificates {
         };
         let stream = begun.into_stream(Arc::clone(&self.all[at].config)).await?;
         let certificates = self;
-        Ok((stream, Shown { certificates, at }))
+        Ok((stream, ShownCertificate { certificates, at }))
     }
 }
 
-impl Shown {
+impl ShownCertificate {
     /// Whether a connection that was let in with this may ask for a host. One that could ask
     /// for several at a time may ask for those of its certificate; every other one for those
     /// whose certificate asks no more of clients.
@@ -212,7 +212,7 @@ mod tests {
             (&["also.example"], false, false),
             (&["closed.example"], false, true),
         ]));
-        let shown = |at| Shown {
+        let shown = |at| ShownCertificate {
             certificates: Arc::clone(&all),
             at,
         };

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use super::certificates::Shown;
+use super::certificates::ShownCertificate;
 use crate::http1::fields::put;
 
 /// One client's connection.
@@ -15,7 +15,7 @@ pub(super) struct ClientConn {
     pub(super) is_trusted: bool,
     pub(super) is_tls: bool,
     /// The certificate that it was let in with, within TLS.
-    pub(super) shown: Option<Shown>,
+    pub(super) shown: Option<ShownCertificate>,
     /// The port it came to, in words.
     pub(super) port: String,
     /// What processes are told of a peer that is not believed, as it is written.

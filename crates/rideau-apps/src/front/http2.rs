@@ -47,7 +47,7 @@ struct Served {
     front: Arc<Front>,
     conn: Arc<ClientConn>,
     connection: Connection<ControlFrames<IoTimeout<Stream>>, Bytes>,
-    /// The client has sent more control frames than anybody needs.
+    /// The client has sent too many control frames.
     too_many: TooMany,
 }
 

@@ -8,7 +8,7 @@ use rideau_config::AppConfig;
 use rideau_core::apps::ProcessId;
 
 use super::Front;
-use super::certificates::Shown;
+use super::certificates::ShownCertificate;
 use super::conn::ClientConn;
 use super::headers::{self, END, Toward};
 use super::ids::Id;
@@ -97,7 +97,7 @@ impl Front {
         }
         let (authority, whole) = parted(target)?;
         let host = authority.or(heard.host).unwrap_or_default();
-        let is_shown = |shown: &Shown| shown.is_for(host, heard.is_shared);
+        let is_shown = |shown: &ShownCertificate| shown.is_for(host, heard.is_shared);
         if !conn.shown.as_ref().is_none_or(is_shown) {
             return Err(No::Misdirected);
         }

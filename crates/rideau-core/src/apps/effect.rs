@@ -8,7 +8,7 @@ use crate::queue::AskOptions;
 use crate::refusal::Refusal;
 
 use super::stats::TrialStats;
-use super::trial::Verdict;
+use super::trial::TrialVerdict;
 
 /// An app; never given twice by one machine.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -87,7 +87,7 @@ pub enum Ended {
 
 /// How a session was answered, as far as it was.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Head {
+pub struct AnswerHead {
     /// With a status that says that the app failed.
     pub failed: bool,
     /// How long after the grant.
@@ -313,7 +313,7 @@ pub enum Note {
         /// The number of the new code.
         generation: u64,
         /// How.
-        verdict: Verdict,
+        verdict: TrialVerdict,
         /// What was answered by both.
         seen: TrialStats,
     },

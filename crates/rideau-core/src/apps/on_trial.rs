@@ -4,12 +4,12 @@ use crate::ledger::Reply;
 use crate::time::Instant;
 
 use super::Apps;
-use super::effect::{AppId, Effect, Ended, Head, Leaving, Note, ProcessId};
+use super::effect::{AnswerHead, AppId, Effect, Ended, Leaving, Note, ProcessId};
 use super::past::Past;
 use super::serve::Chosen;
 use super::sessions::{Open, Upgraded};
 use super::stats::Deploy;
-use super::trial::{Answered, Side, Trial, Verdict};
+use super::trial::{Answered, Trial, TrialSide, TrialVerdict};
 
 impl<R: Reply> Apps<R> {
     /// The first process with new code is ready: it is on trial if there is a process with
@@ -91,7 +91,7 @@ impl<R: Reply> Apps<R> {
         &mut self,
         open: &Open,
         ended: Ended,
-        head: Option<Head>,
+        head: Option<AnswerHead>,
         now: Instant,
     ) {
         let Some(Some(app)) = self.apps.get_mut(open.app as usize) else {
@@ -108,8 +108,8 @@ impl<R: Reply> Apps<R> {
         };
         let took = head.map_or_else(|| now.since(open.since), |head| head.after);
         let side = match open.generation {
-            generation if generation == app.good => Side::Old,
-            generation if generation == app.generation => Side::New,
+            generation if generation == app.good => TrialSide::Old,
+            generation if generation == app.generation => TrialSide::New,
             _ => return,
         };
         match &mut app.trial {
@@ -119,7 +119,7 @@ impl<R: Reply> Apps<R> {
                 failed,
                 took,
             }),
-            None if side == Side::Old => app.past.add(failed, took),
+            None if side == TrialSide::Old => app.past.add(failed, took),
             None => (),
         }
     }
@@ -155,8 +155,8 @@ impl<R: Reply> Apps<R> {
         let is_on = matches!(self.apps.get(at as usize), Some(Some(app)) if app.trial.is_some());
         if is_on {
             let verdict = match is_good {
-                true => Verdict::Accepted,
-                false => Verdict::Rejected,
+                true => TrialVerdict::Accepted,
+                false => TrialVerdict::Rejected,
             };
             self.conclude(at, verdict, now, effects);
             self.finish(at, now, effects);
@@ -172,7 +172,7 @@ impl<R: Reply> Apps<R> {
         let (old, new) = match self.sides(at) {
             (Some(old), Some(new)) => (old, new),
             (_, None) => return self.lose_trial(at, effects),
-            (None, Some(_)) => return self.conclude(at, Verdict::Alone, now, effects),
+            (None, Some(_)) => return self.conclude(at, TrialVerdict::Alone, now, effects),
         };
         let Some(trial) = &mut self.app_mut(at).trial else {
             return;
@@ -206,7 +206,13 @@ impl<R: Reply> Apps<R> {
         effects.push(Effect::Note(Note::DeployFailed { app, generation }));
     }
 
-    fn conclude(&mut self, at: u32, verdict: Verdict, now: Instant, effects: &mut Vec<Effect<R>>) {
+    fn conclude(
+        &mut self,
+        at: u32,
+        verdict: TrialVerdict,
+        now: Instant,
+        effects: &mut Vec<Effect<R>>,
+    ) {
         let app = self.app_mut(at);
         let Some(trial) = app.trial.take() else {
             return;

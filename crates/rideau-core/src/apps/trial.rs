@@ -45,7 +45,7 @@ impl Default for TrialRules {
 
 /// What came of a trial.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Verdict {
+pub enum TrialVerdict {
     /// The new code is no worse, as far as was seen.
     Good,
     /// It is slower, but not proven so. It is taken for good.
@@ -66,7 +66,7 @@ pub enum Verdict {
     Rejected,
 }
 
-impl Verdict {
+impl TrialVerdict {
     /// The new code stays.
     pub const fn is_good(self) -> bool {
         matches!(
@@ -78,7 +78,7 @@ impl Verdict {
 
 /// Which code answered.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Side {
+pub(super) enum TrialSide {
     Old,
     New,
 }
@@ -86,7 +86,7 @@ pub(super) enum Side {
 /// An answer during a trial.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Answered {
-    pub(super) side: Side,
+    pub(super) side: TrialSide,
     /// Chance led the request there, and not a cookie or want of room. With what chance it
     /// would have been led to the new code.
     pub(super) drawn: Option<f64>,
@@ -141,12 +141,12 @@ const ANSWERS_FEW: u64 = 3;
 impl Ratios {
     /// Something that speaks against a code happened on this side, which had that chance of
     /// being the new one.
-    fn add(&mut self, side: Side, chance: f64) {
+    fn add(&mut self, side: TrialSide, chance: f64) {
         for (sum, times) in self.0.iter_mut().zip(TIMES_AS_OFTEN) {
             let both = chance * times + 1.0 - chance;
             *sum += match side {
-                Side::New => (times / both).ln(),
-                Side::Old => (1.0 / both).ln(),
+                TrialSide::New => (times / both).ln(),
+                TrialSide::Old => (1.0 / both).ln(),
             };
         }
     }
@@ -210,7 +210,7 @@ impl Trial {
         let tally = self.tally(side);
         tally.answers += 1;
         tally.failures += u64::from(failed);
-        let is_warm = side == Side::Old || tally.answers > WARM_UP;
+        let is_warm = side == TrialSide::Old || tally.answers > WARM_UP;
         if is_warm {
             tally.times.add(answered.took);
         }
@@ -233,7 +233,7 @@ impl Trial {
         if old_failed && new_failed {
             return;
         }
-        for (side, failed) in [(Side::Old, old_failed), (Side::New, new_failed)] {
+        for (side, failed) in [(TrialSide::Old, old_failed), (TrialSide::New, new_failed)] {
             let tally = self.tally(side);
             tally.answers += 1;
             tally.failures += u64::from(failed);
@@ -256,15 +256,15 @@ impl Trial {
         self.new.times.is_empty() && self.old.times.is_empty() || self.new.answers < ANSWERS_FEW
     }
 
-    fn tally(&mut self, side: Side) -> &mut Tally {
+    fn tally(&mut self, side: TrialSide) -> &mut Tally {
         match side {
-            Side::Old => &mut self.old,
-            Side::New => &mut self.new,
+            TrialSide::Old => &mut self.old,
+            TrialSide::New => &mut self.new,
         }
     }
 
     /// The verdict, if there is enough to go by.
-    pub(super) fn verdict(&self, now: Instant) -> Option<Verdict> {
+    pub(super) fn verdict(&self, now: Instant) -> Option<TrialVerdict> {
         const PROOF: f64 = 1_000.0;
         const DOUBT: f64 = 20.0;
         let (proof, doubt) = (PROOF.ln(), DOUBT.ln());
@@ -273,14 +273,14 @@ impl Trial {
         let before = self.against_the_past();
         let is_often = new.failures >= FAILURES_MIN;
         if is_often && beside >= proof && new.share() - old.share() >= 0.01 {
-            return Some(Verdict::Fails);
+            return Some(TrialVerdict::Fails);
         }
         let is_seen = old.answers >= 8 || old.answers >= 3 && old.failures == 0;
         if is_often && before >= proof && is_seen && old.share() <= new.share() / 2.0 {
-            return Some(Verdict::FailsMore);
+            return Some(TrialVerdict::FailsMore);
         }
         if slowing >= proof && self.is_slower() {
-            return Some(Verdict::Slow);
+            return Some(TrialVerdict::Slow);
         }
         let is_open = beside >= doubt || before >= doubt;
         let took = now.since(self.began);
@@ -291,14 +291,14 @@ impl Trial {
             answers => answers > new.failures,
         };
         if is_enough && is_answered && !is_open && slowing < doubt {
-            return Some(Verdict::Good);
+            return Some(TrialVerdict::Good);
         }
         if took < self.rules.max {
             return None;
         }
         Some(match is_answered && !is_open {
-            true => Verdict::GoodButSlow,
-            false => Verdict::Unproven,
+            true => TrialVerdict::GoodButSlow,
+            false => TrialVerdict::Unproven,
         })
     }
 

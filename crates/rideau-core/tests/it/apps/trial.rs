@@ -6,8 +6,8 @@ use std::collections::BinaryHeap;
 use std::time::Duration;
 
 use rideau_core::apps::{
-    AppId, Apps, Ask, Came, Deploy, Effect, Ended, Head, Leaving, Limits, Note, Options, Restart,
-    SessionId, TrialRules, TrialStats, Verdict,
+    AnswerHead, AppId, Apps, Ask, Came, Deploy, Effect, Ended, Leaving, Limits, Note, Options,
+    Restart, SessionId, TrialRules, TrialStats, TrialVerdict,
 };
 use rideau_core::queue::AskOptions;
 use rideau_core::{Flow, Instant, Machine, Reply, Rng};
@@ -49,7 +49,7 @@ struct Traffic {
     old: Code,
     new: Code,
     ends: BinaryHeap<Reverse<(Instant, u64)>>,
-    open: Vec<Option<(SessionId, Head)>>,
+    open: Vec<Option<(SessionId, AnswerHead)>>,
     notes: Vec<Note>,
     /// When both codes were asked for the server's own sake, after the restart.
     probes: Vec<Duration>,
@@ -173,7 +173,8 @@ impl Traffic {
         };
         let after = self.exponential(code.takes.as_secs_f64());
         let failed = self.chance() < code.fails;
-        self.open.push(Some((session.id, Head { failed, after })));
+        self.open
+            .push(Some((session.id, AnswerHead { failed, after })));
         self.ends
             .push(Reverse((self.now + after, self.open.len() as u64 - 1)));
     }
@@ -186,7 +187,7 @@ impl Traffic {
         self.carry_out(effects);
     }
 
-    fn verdict(&self) -> Option<(Verdict, TrialStats)> {
+    fn verdict(&self) -> Option<(TrialVerdict, TrialStats)> {
         self.notes.iter().find_map(|note| match note {
             Note::TrialEnded { verdict, seen, .. } => Some((*verdict, *seen)),
             _ => None,
@@ -194,7 +195,7 @@ impl Traffic {
     }
 
     /// A thousand answers, then new code: what becomes of it.
-    fn judged(mut self) -> (Verdict, TrialStats) {
+    fn judged(mut self) -> (TrialVerdict, TrialStats) {
         while self.open.len() < 1_000 {
             self.step();
         }
@@ -274,7 +275,7 @@ fn a_repair_is_never_rejected() {
     for per_s in [1.0, 10.0] {
         for seed in 0..50 {
             let (verdict, seen) = Traffic::new(per_s, code(1.0), code(0.0), seed).judged();
-            assert_eq!(verdict, Verdict::Good, "{seen:?}");
+            assert_eq!(verdict, TrialVerdict::Good, "{seen:?}");
         }
     }
 }
@@ -305,7 +306,7 @@ fn without_traffic_both_are_asked_the_same() {
         quiet.step();
     }
     let (verdict, seen) = quiet.verdict().unwrap();
-    assert_eq!(verdict, Verdict::Good);
+    assert_eq!(verdict, TrialVerdict::Good);
     assert_eq!(seen.lasts, Duration::from_secs(60));
     let seconds: Vec<_> = quiet.probes.iter().map(Duration::as_secs).collect();
     assert_eq!(seconds, [10, 20, 30, 40, 50]);
@@ -358,7 +359,7 @@ fn where_the_old_code_is_lost_the_new_serves() {
     let mut effects = Vec::new();
     traffic.apps.lost(old.process, traffic.now, &mut effects);
     traffic.carry_out(effects);
-    assert_eq!(traffic.verdict().unwrap().0, Verdict::Alone);
+    assert_eq!(traffic.verdict().unwrap().0, TrialVerdict::Alone);
 }
 
 #[test]

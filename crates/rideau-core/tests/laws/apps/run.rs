@@ -5,7 +5,8 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use rideau_core::apps::{
-    AppId, Apps, Ask, Came, Effect, Ended, Head, Limits, Options, ProcessId, Restart, SessionId,
+    AnswerHead, AppId, Apps, Ask, Came, Effect, Ended, Limits, Options, ProcessId, Restart,
+    SessionId,
 };
 use rideau_core::queue::AskOptions;
 use rideau_core::{Instant, Machine};
@@ -175,7 +176,7 @@ impl Run {
         let mut effects = Vec::new();
         self.model.now = self.now;
         self.model.release(session, ended != Ended::Unused);
-        let head = self.dice.chance(80).then_some(Head {
+        let head = self.dice.chance(80).then_some(AnswerHead {
             failed: self.dice.chance(30),
             after: Duration::from_millis(self.dice.below(400)),
         });
