@@ -118,6 +118,8 @@ pub(super) struct Moving {
     pub(super) partition: u32,
     pub(super) to: Incarnation,
     pub(super) until: Instant,
+    /// The taker says that it serves.
+    pub(super) is_served: bool,
 }
 
 impl Cluster {
