@@ -14,6 +14,7 @@ pub use links::{
     ServedAnswer,
 };
 pub use node::{
-    ClusterMade, ClusterNode, NoPeers, NodeAbout, NodeCounters, NodeError, NodeEvents, NodeOptions,
-    NodeRow, NodeTable, NodeView, PartitionRow, PartitionState, PeerSender, RoomLevel, RoomView,
+    ClusterMade, ClusterNode, MoveKind, MovedPartitions, NoPeers, NodeAbout, NodeCounters,
+    NodeError, NodeEvents, NodeOptions, NodePulse, NodeRow, NodeTable, NodeView, PartitionRow,
+    PartitionState, PeerSender, RoomLevel, RoomView,
 };

@@ -21,6 +21,7 @@ mod meta;
 mod observe;
 mod options;
 mod parts;
+mod pulse;
 mod room;
 mod serving;
 mod start;
@@ -40,9 +41,10 @@ use tokio::sync::{mpsc, oneshot, watch};
 
 pub use about::NodeAbout;
 pub use error::NodeError;
-pub use events::{NoPeers, NodeEvents, PeerSender};
+pub use events::{MoveKind, MovedPartitions, NoPeers, NodeEvents, PeerSender};
 pub use meta::ClusterMade;
 pub use options::NodeOptions;
+pub use pulse::NodePulse;
 pub use room::{RoomLevel, RoomView};
 pub use view::{NodeCounters, NodeRow, NodeTable, NodeView, PartitionRow, PartitionState};
 
@@ -150,6 +152,11 @@ impl ClusterNode {
     /// grow is refused with this as the reason.
     pub fn room(&self) -> RoomView {
         self.shared.room.view()
+    }
+
+    /// How the node stands at this moment.
+    pub fn pulse(&self) -> NodePulse {
+        self.shared.pulse()
     }
 
     /// The cluster as this node knows it.

@@ -10,9 +10,9 @@ use std::{fs, future, str};
 
 use rideau::store::etcd::{EtcdLogin, EtcdOptions, EtcdTls};
 use rideau_cluster::{
-    ClusterNode, LINK_VERSIONS, LinkEvent, LinkMessage, LinkOptions, LinkSecret, NodeAbout,
-    NodeError, NodeEvents, NodeOptions, NodeTable, PeerAnswer, PeerAsk, PeerLinks, PeerSender,
-    ServeAsks, ServedAnswer,
+    ClusterNode, LINK_VERSIONS, LinkEvent, LinkMessage, LinkOptions, LinkSecret, MoveKind,
+    MovedPartitions, NodeAbout, NodeError, NodeEvents, NodeOptions, NodeTable, PeerAnswer, PeerAsk,
+    PeerLinks, PeerSender, ServeAsks, ServedAnswer,
 };
 use rideau_config::{ClusterConfig, Config, Listen};
 use rideau_core::cluster::{AskRoute, Certainty, Incarnation, Partitions, PeerMessage};
@@ -234,8 +234,34 @@ impl NodeEvents for ClusterEvents {
         self.changed.send_replace(Some(Arc::clone(table)));
     }
 
+    fn partitions_moved(&self, moved: &MovedPartitions) {
+        let text = moved_text(moved);
+        self.daemon.events.add("cluster", "partitions", text, None);
+    }
+
     fn resigned(&self, error: &NodeError) {
         self.resigned.send_replace(Some(error.to_string()));
+    }
+}
+
+/// What happened to partitions, for people.
+fn moved_text(moved: &MovedPartitions) -> String {
+    let numbers: Vec<_> = moved.partitions.iter().map(u32::to_string).collect();
+    let (count, numbers) = (numbers.len(), numbers.join(" "));
+    let what = match count {
+        1 => format!("partition {numbers}"),
+        _ => format!("{count} partitions ({numbers})"),
+    };
+    match (moved.how, moved.node.as_deref()) {
+        (MoveKind::TakenOver, Some(node)) => {
+            format!("the node takes over {what}, which {node} had")
+        }
+        (MoveKind::MovedIn, Some(node)) => format!("the node gets {what} from {node}"),
+        (MoveKind::MovedOut, Some(node)) => format!("the node has given {what} to {node}"),
+        (MoveKind::TakenOver | MoveKind::MovedIn, None) => {
+            format!("the node takes {what}, which had no owner")
+        }
+        (MoveKind::MovedOut, None) => format!("the node has {what} no more"),
     }
 }
 

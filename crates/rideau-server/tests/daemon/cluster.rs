@@ -317,3 +317,66 @@ fn two_nodes_with_one_name_are_not_served() {
     assert!(said.contains("n1"), "{said}");
     assert_eq!(one.connect().ask("PING").text(), "PONG");
 }
+
+/// What a node says of the cluster in INFO.
+fn info(wire: &mut Wire) -> BTreeMap<String, String> {
+    let text = wire.ask("INFO cluster").text();
+    let lines = text.lines().filter_map(|line| line.split_once(':'));
+    lines
+        .map(|(name, value)| (name.to_owned(), value.to_owned()))
+        .collect()
+}
+
+#[test]
+fn operators_see_hops_takeovers_and_nodes_that_are_lost() {
+    let rig = Rig::start();
+    let one = Server::with_http(&rig.config("n1", 2));
+    let two = rig.node("n2");
+    until_spread(&one, 2);
+    until_spread(&two, 2);
+    let mut wire = one.connect();
+    for value in 0..64 {
+        ask_on(&mut wire, &format!("LOOKUP {value}"));
+    }
+    let said = info(&mut wire);
+    let count = |name: &str| said[&format!("cluster_{name}")].parse::<u64>().unwrap();
+    assert_eq!(said["cluster_enabled"], "1");
+    assert_eq!((count("known_nodes"), count("links")), (2, 1), "{said:?}");
+    assert_eq!(count("partitions_owned"), 8, "{said:?}");
+    assert!(
+        count("hops_out") >= 32 && count("moves_out") >= 8,
+        "{said:?}"
+    );
+    assert!(
+        count("valid_for_ms") > 0 && count("etcd_quota") > 0,
+        "{said:?}"
+    );
+    let shown = wire.ask("SHOW NODES");
+    let column = |name: &str| {
+        let heads = shown.at(0).parts();
+        let found = heads.iter().position(|head| head.text() == name);
+        found.unwrap_or_else(|| panic!("no column {name}: {shown}"))
+    };
+    let other = shown.at(2);
+    assert!(other.at(column("hops_out")).text().parse::<u64>().unwrap() >= 32);
+    assert_eq!(shown.at(1).at(column("hops_out")), &Value::Null);
+    two.kill();
+    until("the other node is missed", || {
+        let said = info(&mut wire);
+        said["cluster_lost_nodes"] == "n2" && said["cluster_partitions_owned"] == "16"
+    });
+    let shown = wire.ask("SHOW NODES").to_string();
+    assert!(shown.contains("lost"), "{shown}");
+    until("the takeover is told", || {
+        let events = one.operator().ask("SHOW EVENTS").to_string();
+        events.contains("takes over 8 partitions") && events.contains("which n2 had")
+    });
+    let page = one.get("/metrics");
+    for line in [
+        "rideau_cluster_partitions{cluster=\"test\",owner=\"this\"} 16",
+        "rideau_cluster_lost_nodes{cluster=\"test\"} 1",
+        "rideau_node_partitions{node=\"n1\"} 16",
+    ] {
+        assert!(page.contains(line), "{line} in {page}");
+    }
+}
