@@ -76,14 +76,7 @@ pub(crate) fn run(plan: &Plan, format: Format) {
     takeover::run(nodes, plan);
 }
 
-fn contest(
-    case: &Case,
-    nodes: &Nodes,
-    txn: &EtcdTxn,
-    alone: &Server,
-    plan: &Plan,
-    format: Format,
-) {
+fn contest(case: &Case, nodes: &Nodes, txn: &EtcdTxn, alone: &Server, plan: &Plan, format: Format) {
     let dialogs = || -> Vec<Dialog> { (0..case.connections).map(|_| dialog(case.depth)).collect() };
     let subjects = [
         Subject {

@@ -138,7 +138,9 @@ fn free(nodes: &Nodes) -> u64 {
         let Some((Answer::List(heads), rows)) = rows.split_first() else {
             return 0;
         };
-        let at = heads.iter().position(|head| *head == Answer::Text("free".into()));
+        let at = heads
+            .iter()
+            .position(|head| *head == Answer::Text("free".into()));
         let free = |row: &Answer| row.at(at.unwrap_or(0)).parse().unwrap_or(0);
         rows.iter().map(free).sum::<u64>()
     });
@@ -151,7 +153,11 @@ fn print_counts([first, second]: &[Tier; 2]) {
         let (one, other) = (first.within(millis), second.within(millis));
         println!("           {{count_{millis}ms,{one},{other}}},");
     }
-    println!("           {{count_over,{},{}}}]}}", first.over(), second.over());
+    println!(
+        "           {{count_over,{},{}}}]}}",
+        first.over(),
+        second.over()
+    );
 }
 
 #[cfg(test)]

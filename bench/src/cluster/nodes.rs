@@ -68,11 +68,18 @@ impl Nodes {
                 if is("cluster_partitions_owned", share) && is("cluster_links", peers) {
                     break;
                 }
-                assert!(since.elapsed() < SPREAD_MAX, "a node gets no share: {said:?}");
+                assert!(
+                    since.elapsed() < SPREAD_MAX,
+                    "a node gets no share: {said:?}"
+                );
                 thread::sleep(Duration::from_millis(50));
             }
         }
-        eprintln!("{} nodes: ready within {:.1?}", self.all.len(), since.elapsed());
+        eprintln!(
+            "{} nodes: ready within {:.1?}",
+            self.all.len(),
+            since.elapsed()
+        );
     }
 
     /// Where clients reach them.
@@ -100,7 +107,9 @@ impl Nodes {
         let said = |name: &str| {
             let key = format!("cluster_{name}");
             let each = all.iter().map(|said| said.get(&key).cloned());
-            let each: Vec<_> = each.map(|text| text.unwrap_or_else(|| "-".into())).collect();
+            let each: Vec<_> = each
+                .map(|text| text.unwrap_or_else(|| "-".into()))
+                .collect();
             each.join(" ")
         };
         names.iter().map(|name| (*name, said(name))).collect()

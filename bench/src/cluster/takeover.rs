@@ -38,7 +38,10 @@ pub(super) fn run(mut nodes: Nodes, plan: &Plan) {
                 told += 1;
                 true
             }
-            other => panic!("value {} of partition {partition}: {other:?}", values[*partition]),
+            other => panic!(
+                "value {} of partition {partition}: {other:?}",
+                values[*partition]
+            ),
         });
     }
     let took = since.elapsed();

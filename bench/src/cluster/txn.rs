@@ -34,11 +34,16 @@ struct Window {
 
 impl EtcdTxn {
     pub(super) fn connect(etcd: &Server) -> Self {
-        let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build();
+        let runtime = Builder::new_multi_thread()
+            .worker_threads(1)
+            .enable_all()
+            .build();
         let runtime = runtime.expect("the system has sockets");
         let url = format!("http://{}", etcd.address);
         let client = runtime.block_on(EtcdClient::connect(EtcdOptions::plain([url])));
-        let client = client.expect("etcd answers").with_timeout(Duration::from_secs(30));
+        let client = client
+            .expect("etcd answers")
+            .with_timeout(Duration::from_secs(30));
         Self { client, runtime }
     }
 
@@ -81,7 +86,10 @@ async fn act(client: EtcdClient, window: Arc<Window>, at: usize) {
         let reply = client.txn(take).await.expect("etcd answers");
         assert!(reply.holds, "no value is taken twice");
         let give = TxnOp::Delete(KeyRange::key(key));
-        client.txn(Txn::new().then(give)).await.expect("etcd answers");
+        client
+            .txn(Txn::new().then(give))
+            .await
+            .expect("etcd answers");
         window.answered[at].fetch_add(2, Relaxed);
         if window.is_open.load(Relaxed)
             && let Some(turns) = &mut *window.turns.lock()
@@ -93,7 +101,10 @@ async fn act(client: EtcdClient, window: Arc<Window>, at: usize) {
 
 impl Window {
     fn answered(&self) -> Vec<u64> {
-        self.answered.iter().map(|count| count.load(Relaxed)).collect()
+        self.answered
+            .iter()
+            .map(|count| count.load(Relaxed))
+            .collect()
     }
 
     fn sample(
@@ -103,7 +114,10 @@ impl Window {
         elapsed: Duration,
         cpu: Duration,
     ) -> Result<Sample, Stall> {
-        let answered = after.iter().zip(before).map(|(after, before)| after - before);
+        let answered = after
+            .iter()
+            .zip(before)
+            .map(|(after, before)| after - before);
         let answered: Vec<u64> = answered.collect();
         let all: u64 = answered.iter().sum();
         if all == 0 {

@@ -94,7 +94,10 @@ impl Server {
         let status = status.unwrap_or_default();
         let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
         let number = line.and_then(|line| line.split_whitespace().next());
-        number.and_then(|number| number.parse::<u64>().ok()).unwrap_or(0) * 1024
+        number
+            .and_then(|number| number.parse::<u64>().ok())
+            .unwrap_or(0)
+            * 1024
     }
 
     /// Starts a server, and waits until it listens.
