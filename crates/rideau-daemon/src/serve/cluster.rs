@@ -12,7 +12,7 @@ use rideau::store::etcd::{EtcdLogin, EtcdOptions, EtcdTls};
 use rideau_cluster::{
     ClusterNode, LINK_VERSIONS, LinkEvent, LinkMessage, LinkOptions, LinkSecret, MoveKind,
     MovedPartitions, NodeAbout, NodeError, NodeEvents, NodeOptions, NodeTable, PeerAnswer, PeerAsk,
-    PeerLinks, PeerSender, ServeAsks, ServedAnswer,
+    PeerLinks, PeerSender, PeerTls, ServeAsks, ServedAnswer,
 };
 use rideau_config::{ClusterConfig, Config, Listen};
 use rideau_core::cluster::{AskRoute, Certainty, Incarnation, Partitions, PeerMessage};
@@ -21,6 +21,7 @@ use rideau_resp::{ReplyLimits, ReplyParser, RequestLimits, RequestParser, Value}
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 
+use crate::net::tls;
 use crate::redis::commands::NOT_MINE;
 use crate::redis::remote::{self, RemoteCommand};
 use crate::state::cluster::{Cluster, FreeValues};
@@ -36,6 +37,7 @@ pub(super) struct Joining {
     pub(super) cluster: Arc<Cluster>,
     listener: TcpListener,
     secret: LinkSecret,
+    tls: Option<PeerTls>,
 }
 
 impl Joining {
@@ -55,6 +57,7 @@ impl Joining {
                 cluster.secret_file.display()
             ))
         })?;
+        let tls = peer_tls(cluster)?;
         let options = node_options(config, cluster, listener.local_addr()?.port())?;
         tracing::info!(
             cluster = cluster.name,
@@ -67,6 +70,7 @@ impl Joining {
             cluster: Arc::new(Cluster::new(node)),
             listener,
             secret,
+            tls,
         })
     }
 
@@ -76,6 +80,7 @@ impl Joining {
             cluster,
             listener,
             secret,
+            tls,
         } = self;
         let (changed, table) = watch::channel(None);
         let (resigned, why) = watch::channel(None);
@@ -92,6 +97,7 @@ impl Joining {
             cluster: Arc::clone(&cluster),
             listener,
             secret,
+            tls,
             me: None,
             told: None,
         };
@@ -115,6 +121,21 @@ pub(super) async fn resigned(why: Option<watch::Receiver<Option<String>>>) -> St
         return why.clone().unwrap_or_default();
     }
     future::pending().await
+}
+
+/// What the node brings to TLS with other nodes, if it speaks it.
+fn peer_tls(cluster: &ClusterConfig) -> io::Result<Option<PeerTls>> {
+    let (Some(ca), Some(cert), Some(key)) = (&cluster.ca, &cluster.cert, &cluster.key) else {
+        return Ok(None);
+    };
+    let bad = |key: &str, error: &dyn std::fmt::Display| {
+        io::Error::other(format!("cluster.{key}: {error}"))
+    };
+    let authorities = tls::certificates(ca).map_err(|error| bad("ca", &error))?;
+    let certificate = tls::certificates(cert).map_err(|error| bad("cert", &error))?;
+    let private = tls::key(key).map_err(|error| bad("key", &error))?;
+    let made = PeerTls::new(authorities, certificate, private);
+    made.map(Some).map_err(|error| bad("cert", &error))
 }
 
 /// What the node is told of itself.
@@ -246,7 +267,9 @@ impl NodeEvents for ClusterEvents {
 
 /// What happened to partitions, for people.
 fn moved_text(moved: &MovedPartitions) -> String {
-    let numbers: Vec<_> = moved.partitions.iter().map(u32::to_string).collect();
+    let mut numbers = moved.partitions.clone();
+    numbers.sort_unstable();
+    let numbers: Vec<_> = numbers.iter().map(u32::to_string).collect();
     let (count, numbers) = (numbers.len(), numbers.join(" "));
     let what = match count {
         1 => format!("partition {numbers}"),
@@ -271,6 +294,7 @@ struct LinkKeeper {
     cluster: Arc<Cluster>,
     listener: TcpListener,
     secret: LinkSecret,
+    tls: Option<PeerTls>,
     me: Option<Incarnation>,
     /// Carries what the links of this life tell to the node.
     told: Option<JoinHandle<()>>,
@@ -313,6 +337,7 @@ impl LinkKeeper {
         };
         let made = self.cluster.node.made();
         let options = LinkOptions {
+            tls: self.tls.clone(),
             is_private: self.is_plain(),
             ..LinkOptions::new(me, &made.id.to_string(), self.secret.clone())
         };
