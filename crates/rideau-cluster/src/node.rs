@@ -237,6 +237,25 @@ impl ClusterNode {
         view.await.ok()
     }
 
+    /// Has a node of the cluster own nothing until it is told otherwise, also over its
+    /// restarts. It returns when etcd has that; partitions move then.
+    ///
+    /// # Errors
+    ///
+    /// If etcd does not do it, or does not answer.
+    pub async fn set_draining(&self, name: &str, is_draining: bool) -> Result<(), NodeError> {
+        let (reply, done) = oneshot::channel();
+        self.tell(Input::SetDraining {
+            name: name.to_owned(),
+            is_draining,
+            reply,
+        });
+        match done.await {
+            Ok(done) => done.map_err(NodeError::Etcd),
+            Err(_) => Err(NodeError::Ended),
+        }
+    }
+
     /// Gives away all that the node owns. It waits until that is done, without end if no
     /// other node takes it.
     pub async fn drain(&self) {

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use parking_lot::{Mutex, RwLock};
 use rideau::store::PartitionsLost;
-use rideau::store::etcd::EtcdClient;
+use rideau::store::etcd::{EtcdClient, EtcdError};
 use rideau_core::cluster::{
     AskRoute, Cluster, Effect, Incarnation, KeyChange, LogSection, PeerMessage, StoreOutcome,
     StoreReply,
@@ -115,6 +115,12 @@ pub(super) enum Input {
     Stop {
         within: Duration,
         done: oneshot::Sender<()>,
+    },
+    /// A node shall own nothing, or its share again.
+    SetDraining {
+        name: String,
+        is_draining: bool,
+        reply: oneshot::Sender<Result<(), EtcdError>>,
     },
     View(oneshot::Sender<Box<NodeView>>),
     Resign(NodeError),
@@ -356,6 +362,11 @@ impl Driver {
             Input::Cancel { ask } => self.cancel(ask),
             Input::Drain(done) => self.drain(done),
             Input::Stop { within, done } => self.stop(within, done),
+            Input::SetDraining {
+                name,
+                is_draining,
+                reply,
+            } => self.set_draining(&name, is_draining, reply),
             _ => (),
         }
     }

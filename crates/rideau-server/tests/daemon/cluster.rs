@@ -8,6 +8,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::process::Stdio;
 use std::thread;
 
+use rideau_testing::certificates::{Signer, papers_for, signer as authority};
 use rideau_testing::{Running, Scratch, Signal, Start, command, signal};
 
 use crate::server::{Server, free_port, until};
@@ -363,7 +364,10 @@ fn operators_see_hops_takeovers_and_nodes_that_are_lost() {
     two.kill();
     until("the other node is missed", || {
         let said = info(&mut wire);
-        said["cluster_lost_nodes"] == "n2" && said["cluster_partitions_owned"] == "16"
+        let is_lost = said
+            .get("cluster_lost_nodes")
+            .is_some_and(|lost| lost == "n2");
+        is_lost && said["cluster_partitions_owned"] == "16"
     });
     let shown = wire.ask("SHOW NODES").to_string();
     assert!(shown.contains("lost"), "{shown}");
@@ -379,4 +383,80 @@ fn operators_see_hops_takeovers_and_nodes_that_are_lost() {
     ] {
         assert!(page.contains(line), "{line} in {page}");
     }
+}
+
+#[test]
+fn a_node_that_is_drained_owns_nothing_until_it_may_again() {
+    let rig = Rig::start();
+    let (one, two) = (rig.node("n1"), rig.node("n2"));
+    until_spread(&one, 2);
+    until_spread(&two, 2);
+    let mut operator = one.operator();
+    operator.ask("NODE.DRAIN n9").is_error("ERR no node");
+    assert_eq!(operator.ask("NODE.DRAIN n2").text(), "OK");
+    until_spread(&one, 1);
+    operator
+        .ask("NODE.DRAIN n1")
+        .is_error("ERR node n1 is the last");
+    // Its clients are served all the same.
+    let mut wire = two.connect();
+    let (_, ticket) = reserved(&ask_on(&mut wire, "RESERVE all TTL 600000"));
+    assert_eq!(ask_on(&mut wire, &format!("RELEASE {ticket}")).text(), "OK");
+    assert_eq!(operator.ask("NODE.UNDRAIN n2").text(), "OK");
+    until_spread(&one, 2);
+    let mut alone = Server::with("").operator();
+    alone
+        .ask("NODE.DRAIN n1")
+        .is_error("ERR this server is no node");
+}
+
+/// The keys of a node's certificate, which names this node.
+fn certified(rig: &Rig, ca: &Signer, name: &str) -> String {
+    let file = |end: &str| rig.folder.join(&format!("{name}.{end}"));
+    let papers = papers_for(name, &[name], ca);
+    fs::write(file("ca"), ca.pem()).unwrap();
+    fs::write(file("pem"), papers.certificate()).unwrap();
+    fs::write(file("key"), papers.key()).unwrap();
+    fs::set_permissions(file("key"), fs::Permissions::from_mode(0o600)).unwrap();
+    format!(
+        "ca = {:?}\ncert = {:?}\nkey = {:?}\n",
+        file("ca"),
+        file("pem"),
+        file("key")
+    )
+}
+
+#[test]
+fn nodes_speak_tls_and_one_with_the_certificate_of_another_is_cut() {
+    let rig = Rig::start();
+    let ca = authority("nodes");
+    let node = |name: &str, certified: &str| {
+        let config = rig.config(name, 2);
+        Server::with(&config.replace("[range.all]", &format!("{certified}[range.all]")))
+    };
+    let one = node("n1", &certified(&rig, &ca, "n1"));
+    let two = node("n2", &certified(&rig, &ca, "n2"));
+    until_spread(&one, 2);
+    until_spread(&two, 2);
+    let mut wire = one.connect();
+    for value in 0..32 {
+        let seen = ask_on(&mut wire, &format!("LOOKUP {value}"));
+        assert!(!matches!(seen, Value::Error(_)), "{seen}");
+    }
+    assert!(info(&mut wire)["cluster_hops_out"].parse::<u64>().unwrap() >= 16);
+    let three = node("n3", &certified(&rig, &ca, "n9"));
+    until("the third node lives", || {
+        let shown = three.connect().ask("SHOW NODES");
+        shown.parts().len() == 4
+    });
+    let cut = |wire: &mut Wire| {
+        let shown = wire.ask("SHOW NODES");
+        let rows = &shown.parts()[1..];
+        let states: Vec<_> = rows.iter().map(|row| row.at(1).text()).collect();
+        states
+    };
+    until("it is cut off", || {
+        cut(&mut wire) == ["live", "live", "cut"]
+    });
+    assert_eq!(cut(&mut three.connect()), ["cut", "cut", "live"]);
 }

@@ -27,6 +27,9 @@ pub(super) struct DemoNodes {
     /// All of them, by name.
     pub(super) all: Vec<DemoNode>,
     folder: RunFolder,
+    files: PathBuf,
+    /// Where etcd is, and the name of the cluster in it.
+    etcd: (String, String),
 }
 
 /// A node.
