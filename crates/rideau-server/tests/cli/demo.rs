@@ -67,9 +67,12 @@ fn the_demo_of_a_cluster_leaves_nothing_behind_when_it_is_told_to_end() {
 
 #[test]
 fn the_demo_of_a_cluster_says_how_to_get_an_etcd() {
-    let mut demo = rideau();
-    let output = demo.args(["demo", "--cluster"]).env("PATH", "/nonexistent");
-    let output = output.output().unwrap();
+    let mut demo = command("sh");
+    let line = "PATH=/nonexistent exec \"$0\" demo --cluster";
+    let output = demo
+        .args(["-c", line, env!("CARGO_BIN_EXE_rideau")])
+        .output();
+    let output = output.unwrap();
     assert_eq!(output.status.code(), Some(1));
     let said = text(&output.stderr);
     assert!(said.contains("apt install etcd-server"), "{said}");

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use rideau::store::etcd::{EtcdClient, EtcdOptions, KeyRange, Txn, TxnOp};
-use rideau_process::{Address, Listen, Process, Program, Ready, RunFolder, Signal};
+use rideau_process::{Address, Listen, Probe, Process, Program, Ready, RunFolder, Signal};
 use tokio::time::{sleep, timeout};
 
 use crate::exit::Failure;
@@ -131,7 +131,10 @@ fn program(folder: &Path, port: u16, peers: u16) -> Program {
         argv: words.to_vec(),
         listen: Listen::Fixed(Address::Port(address)),
         ready: Ready::Http {
-            path: "/health".into(),
+            probe: Probe {
+                path: "/health".into(),
+                ..Probe::default()
+            },
             exact_200: true,
         },
         ..Program::default()
