@@ -404,8 +404,9 @@ fn a_node_that_is_drained_owns_nothing_until_it_may_again() {
     assert_eq!(ask_on(&mut wire, &format!("RELEASE {ticket}")).text(), "OK");
     assert_eq!(operator.ask("NODE.UNDRAIN n2").text(), "OK");
     until_spread(&one, 2);
-    let mut alone = Server::with("").operator();
-    alone
+    let alone = Server::with("");
+    let mut operator = alone.operator();
+    operator
         .ask("NODE.DRAIN n1")
         .is_error("ERR this server is no node");
 }
