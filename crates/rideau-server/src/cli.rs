@@ -195,7 +195,7 @@ enum Command {
     /// Take one lease back from its holder
     Revoke(status::Revoke),
     /// Have a node of a cluster give away what it owns, or let it own its share again
-    Cluster(cluster::Cluster),
+    Cluster(cluster::ClusterWords),
     /// Replace the processes of an application by new ones
     Restart(apps::Restart),
     /// Have a process of an application finish what it serves, and go

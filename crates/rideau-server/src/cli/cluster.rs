@@ -12,7 +12,7 @@ use super::{Done, Failure, Manner, answer, control, show};
 use crate::wire::Wire;
 
 #[derive(Args, Debug)]
-pub(crate) struct Cluster {
+pub(crate) struct ClusterWords {
     #[command(subcommand)]
     what: Change,
 }
@@ -42,7 +42,7 @@ const NAME: &str = "rideau-cli";
 /// How often it is looked at.
 const LOOK: Duration = Duration::from_millis(200);
 
-pub(crate) async fn run(words: &Cluster, manner: &Manner) -> Done {
+pub(crate) async fn run(words: &ClusterWords, manner: &Manner) -> Done {
     let mut wire = control::connect(manner, NAME).await?;
     match &words.what {
         Change::Undrain { node } => {

@@ -28,7 +28,7 @@ use etcd::DemoEtcd;
 use ledger::Ledger;
 use nodes::DemoNodes;
 use terminal::Keys;
-use traffic::Traffic;
+use traffic::ShopTraffic;
 
 /// A node is killed so long after the beginning, and then each time after so long.
 const KILL_FIRST: u32 = 4;
@@ -96,7 +96,7 @@ impl ClusterDemo<'_> {
         board.introduce(&mut screen, nodes, etcd, self.seconds)?;
         nodes.start_all().await?;
         self.until_served(nodes, &board).await?;
-        let traffic = Traffic::start(&nodes.servers(), ledger);
+        let traffic = ShopTraffic::start(&nodes.servers(), ledger);
         board.heads(&mut screen)?;
         self.watch(nodes, etcd, &traffic, &mut board, &mut screen)
             .await?;
@@ -124,7 +124,7 @@ impl ClusterDemo<'_> {
         &self,
         nodes: &mut DemoNodes,
         etcd: &mut DemoEtcd,
-        traffic: &Traffic,
+        traffic: &ShopTraffic,
         board: &mut Board,
         screen: &mut Screen,
     ) -> Result<(), Failure> {

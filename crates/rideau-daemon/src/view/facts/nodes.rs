@@ -222,7 +222,8 @@ facts! { ClusterNow: "cluster" by "cluster", joined {
         "Half of the commands that another node answered took no longer.";
     hop_p99_us: Span | null, [SHOW], |it| quantile(&it.hops.took, 0.99),
         "99 of 100 commands that another node answered took no longer.";
-    hop: Spans, [HISTOGRAM], |it| &it.hops.took, "How long commands took that another node answered.";
+    hop: Spans, [HISTOGRAM], |it| &it.hops.took,
+        "How long commands took that another node answered.";
     down: Count, [SHOW, COUNTER], |it| it.hops.down, "Commands that no node could answer.";
     parked: Count, [SHOW, GAUGE], |it| it.pulse.parked, "Commands that wait for an owner.";
     lives: Count, [SHOW, COUNTER], |it| it.pulse.counters.lives,

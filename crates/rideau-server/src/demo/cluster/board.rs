@@ -11,7 +11,7 @@ use tokio::time::timeout;
 use super::etcd::DemoEtcd;
 use super::ledger::{Checked, Faults, Ledger};
 use super::nodes::{DemoNode, DemoNodes, RANGE};
-use super::traffic::{Score, Traffic};
+use super::traffic::{Score, ShopTraffic};
 use crate::demo::Seconds;
 use crate::demo::screen::{Paint, Screen};
 use crate::exit::Failure;
@@ -134,7 +134,7 @@ impl Board {
         screen: &mut Screen,
         second: u32,
         nodes: &DemoNodes,
-        traffic: &Traffic,
+        traffic: &ShopTraffic,
     ) -> Result<(), Failure> {
         for node in nodes.all.iter().filter(|node| node.is_running()) {
             if let Some(numbers) = ask(node.port).await {

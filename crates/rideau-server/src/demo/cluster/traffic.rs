@@ -23,7 +23,7 @@ const HELD: u64 = 200;
 const NEXT: Duration = Duration::from_millis(200);
 
 /// All clients.
-pub(super) struct Traffic {
+pub(super) struct ShopTraffic {
     score: Arc<Mutex<Score>>,
     ledger: Ledger,
     end: watch::Sender<bool>,
@@ -57,7 +57,7 @@ struct Visitor {
     held: Vec<(String, String)>,
 }
 
-impl Traffic {
+impl ShopTraffic {
     /// Let clients come to all nodes.
     pub(super) fn start(servers: &[Server], ledger: &Ledger) -> Self {
         let (end, ended) = watch::channel(false);
