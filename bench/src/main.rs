@@ -5,6 +5,7 @@
 
 mod apps;
 mod broker;
+mod cluster;
 mod daemon;
 mod eviction;
 mod front;
@@ -45,6 +46,8 @@ const fn talks(name: &'static str, run: fn(&Plan, Format)) -> Bench {
 const BENCHES: &[Bench] = &[
     threads("apps", apps::run),
     threads("broker", broker::run),
+    talks("cluster", cluster::run),
+    talks("cluster32", cluster::run_many),
     talks("daemon", daemon::run),
     threads("eviction", eviction::run),
     talks("front", front::run),

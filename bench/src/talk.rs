@@ -13,5 +13,5 @@ pub(crate) use self::frames::{Form, bulk, frame, opening};
 pub(crate) use self::goal::Goal;
 pub(crate) use self::postgres::{argument, greeting, statement, statement_around};
 pub(crate) use self::roof::{WORD as ROOF, serve as serve_roof};
-pub(crate) use self::server::{Server, fail, program, want_redis};
-pub(crate) use self::traffic::{Dialog, Step, talk};
+pub(crate) use self::server::{Server, fail, free_address, program, want_redis};
+pub(crate) use self::traffic::{Dialog, Step, cpu_of, talk, talk_to};

@@ -63,6 +63,43 @@ impl Server {
         Self::start(&mut command, None, folder, address)
     }
 
+    /// An etcd of one member.
+    pub(crate) fn etcd(folder: Folder) -> Self {
+        let (address, peers) = (free_address(), free_address());
+        let (url, peers) = (format!("http://{address}"), format!("http://{peers}"));
+        let mut command = Command::new("etcd");
+        command.arg("--data-dir").arg(folder.path().join("etcd"));
+        for (name, value) in [
+            ("--listen-client-urls", &url),
+            ("--advertise-client-urls", &url),
+            ("--listen-peer-urls", &peers),
+            ("--initial-advertise-peer-urls", &peers),
+            ("--initial-cluster", &format!("default={peers}")),
+        ] {
+            command.args([name, value]);
+        }
+        command.stderr(Stdio::null());
+        Self::start(&mut command, None, folder, address)
+    }
+
+    /// End it as a crash of its machine would.
+    pub(crate) fn kill(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+
+    /// Bytes of memory that it uses.
+    pub(crate) fn resident(&self) -> u64 {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.child.id()));
+        let status = status.unwrap_or_default();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+        let number = line.and_then(|line| line.split_whitespace().next());
+        number
+            .and_then(|number| number.parse::<u64>().ok())
+            .unwrap_or(0)
+            * 1024
+    }
+
     /// Starts a server, and waits until it listens.
     pub(super) fn start(
         command: &mut Command,
@@ -180,7 +217,7 @@ pub(crate) fn fail(reason: &str) -> ! {
 
 /// An address that nothing listens at; another program may be quicker than ours,
 /// but then ours says so and ends.
-pub(super) fn free_address() -> SocketAddr {
+pub(crate) fn free_address() -> SocketAddr {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("there is a free port");
     listener.local_addr().expect("it is bound")
 }

@@ -53,6 +53,21 @@ struct Window {
 ///
 /// If a server answers with an error, or closes a connection.
 pub(crate) fn talk(server: &Server, dialogs: Vec<Dialog>, plan: &Plan) -> Result<Sample, Stall> {
+    talk_to(&[server.address], &[server], dialogs, plan)
+}
+
+/// The same with several servers, which the connections go to in turn. The processor time is
+/// that of all that `work`.
+///
+/// # Panics
+///
+/// As [`talk`].
+pub(crate) fn talk_to(
+    addresses: &[SocketAddr],
+    work: &[&Server],
+    dialogs: Vec<Dialog>,
+    plan: &Plan,
+) -> Result<Sample, Stall> {
     let runtime = Builder::new_current_thread().enable_all().build();
     let runtime = runtime.expect("the system has sockets");
     let window = Rc::new(Window {
@@ -63,28 +78,27 @@ pub(crate) fn talk(server: &Server, dialogs: Vec<Dialog>, plan: &Plan) -> Result
     });
     LocalSet::new().block_on(&runtime, async {
         let mut lines = Vec::new();
-        for dialog in dialogs {
-            lines.push(Line::open(server.address, dialog).await);
+        for (dialog, address) in dialogs.into_iter().zip(addresses.iter().cycle()) {
+            lines.push(Line::open(*address, dialog).await);
         }
         let mut parties = JoinSet::new();
         for (at, (line, dialog)) in lines.into_iter().enumerate() {
             parties.spawn_local(line.talk(dialog, Rc::clone(&window), at));
         }
         tokio::time::sleep(plan.warm_up).await;
-        let sample = count(server, &window, plan.window).await;
+        let sample = count(work, &window, plan.window).await;
         let ended = parties.try_join_next();
         assert!(ended.is_none(), "a connection ended: {ended:?}");
         sample
     })
 }
 
-async fn count(server: &Server, window: &Window, len: Duration) -> Result<Sample, Stall> {
-    let family = server.family();
+async fn count(work: &[&Server], window: &Window, len: Duration) -> Result<Sample, Stall> {
     window.is_open.set(true);
     let before = window.answered();
-    let (since, cpu) = (Instant::now(), family.cpu_time());
+    let (since, cpu) = (Instant::now(), cpu_of(work));
     tokio::time::sleep(len).await;
-    let (elapsed, cpu) = (since.elapsed(), family.cpu_time().saturating_sub(cpu));
+    let (elapsed, cpu) = (since.elapsed(), cpu_of(work).saturating_sub(cpu));
     let after = window.answered();
     window.is_open.set(false);
 
@@ -109,6 +123,12 @@ async fn count(server: &Server, window: &Window, len: Duration) -> Result<Sample
         (Metric::P99, share(0.99)),
         (Metric::Fairness, *most as f64 / (*least).max(1) as f64),
     ])
+}
+
+/// The processor time of servers and all that they started.
+pub(crate) fn cpu_of(servers: &[&Server]) -> Duration {
+    let times = servers.iter().map(|server| server.family().cpu_time());
+    times.sum()
 }
 
 impl Window {

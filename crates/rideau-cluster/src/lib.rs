@@ -14,7 +14,7 @@ pub use links::{
     ServedAnswer, read_report,
 };
 pub use node::{
-    ClusterMade, ClusterNode, NameEvent, NoPeers, NodeAbout, NodeCounters, NodeError, NodeEvents,
-    NodeOptions, NodeRow, NodeTable, NodeView, PartitionRow, PartitionState, PeerSender, RoomLevel,
-    RoomView,
+    ClusterMade, ClusterNode, MoveKind, MovedPartitions, NameEvent, NoPeers, NodeAbout,
+    NodeCounters, NodeError, NodeEvents, NodeOptions, NodePulse, NodeRow, NodeTable, NodeView,
+    PartitionRow, PartitionState, PeerSender, RoomLevel, RoomView,
 };

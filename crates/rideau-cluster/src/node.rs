@@ -21,6 +21,7 @@ mod meta;
 mod observe;
 mod options;
 mod parts;
+mod pulse;
 mod room;
 mod serving;
 mod start;
@@ -41,9 +42,10 @@ use tokio::sync::{mpsc, oneshot, watch};
 
 pub use about::NodeAbout;
 pub use error::NodeError;
-pub use events::{NameEvent, NoPeers, NodeEvents, PeerSender};
+pub use events::{MoveKind, MovedPartitions, NameEvent, NoPeers, NodeEvents, PeerSender};
 pub use meta::ClusterMade;
 pub use options::NodeOptions;
+pub use pulse::NodePulse;
 pub use room::{RoomLevel, RoomView};
 pub use view::{NodeCounters, NodeRow, NodeTable, NodeView, PartitionRow, PartitionState};
 
@@ -151,6 +153,11 @@ impl ClusterNode {
     /// grow is refused with this as the reason.
     pub fn room(&self) -> RoomView {
         self.shared.room.view()
+    }
+
+    /// How the node stands at this moment.
+    pub fn pulse(&self) -> NodePulse {
+        self.shared.pulse()
     }
 
     /// The cluster as this node knows it.
@@ -288,6 +295,25 @@ impl ClusterNode {
         let (reply, view) = oneshot::channel();
         self.tell(Input::View(reply));
         view.await.ok()
+    }
+
+    /// Has a node of the cluster own nothing until it is told otherwise, also over its
+    /// restarts. It returns when etcd has that; partitions move then.
+    ///
+    /// # Errors
+    ///
+    /// If etcd does not do it, or does not answer.
+    pub async fn set_draining(&self, name: &str, is_draining: bool) -> Result<(), NodeError> {
+        let (reply, done) = oneshot::channel();
+        self.tell(Input::SetDraining {
+            name: name.to_owned(),
+            is_draining,
+            reply,
+        });
+        match done.await {
+            Ok(done) => done.map_err(NodeError::Etcd),
+            Err(_) => Err(NodeError::Ended),
+        }
     }
 
     /// Gives away all that the node owns. It waits until that is done, without end if no

@@ -48,6 +48,14 @@ section! {
         /// A file with at least 32 bytes that all nodes of the cluster have, and only they.
         secret_file: PathBuf = PathBuf::new(), SecretFile, Restart, usual = "has to be given",
             sample = r#""/run/secrets/rideau-cluster""#;
+        /// Certificates that those of nodes are signed by, PEM; needs `cert` and `key`.
+        ca: Option<PathBuf> = None, Maybe<File>, Restart, sample = r#""/etc/rideau/nodes/ca.pem""#;
+        /// This node's certificate, PEM, which has the name of the node as a DNS name.
+        cert: Option<PathBuf> = None, Maybe<File>, Restart,
+            sample = r#""/etc/rideau/nodes/n1.pem""#;
+        /// Its key, PEM.
+        key: Option<PathBuf> = None, Maybe<SecretFile>, Restart,
+            sample = r#""/etc/rideau/nodes/n1.key""#;
         /// Nodes speak without TLS also beyond this machine: the network is private.
         is_plain: bool = false, Answer, Restart, name = "plain";
         /// How many shares there are of everything. It counts when the cluster is made.
@@ -91,6 +99,9 @@ impl ClusterConfig {
         for (one, other) in [
             ("etcd_user", "etcd_password_file"),
             ("etcd_cert", "etcd_key"),
+            ("ca", "cert"),
+            ("cert", "key"),
+            ("key", "ca"),
         ] {
             cluster.check_pair(section, one, other);
             cluster.check_pair(section, other, one);
@@ -128,9 +139,11 @@ impl ClusterConfig {
             let message = format!("{} partitions are no power of two", self.partitions);
             notes.error(section.at("partitions"), message, format!("write {near}"));
         }
-        if !self.listen.ip().is_loopback() && !self.is_plain {
-            let message = "nodes do not speak TLS with each other in this version";
-            let hint = "on a network that is private to them write plain = true";
+        let is_open = !self.listen.ip().is_loopback() && !self.is_plain;
+        if is_open && !["ca", "cert", "key"].iter().any(|key| section.has(key)) {
+            let message = "beyond this machine, nodes speak TLS with each other";
+            let hint = "name ca, cert and key, or on a network that is private to nodes write \
+                        plain = true";
             notes.error(section.at("listen"), message, hint);
         }
         if !(LEASE.0..=LEASE.1).contains(&self.lease) {

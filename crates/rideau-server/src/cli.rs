@@ -10,6 +10,7 @@ mod bench;
 mod broker;
 mod change;
 mod child;
+mod cluster;
 mod control;
 mod generate;
 mod hold;
@@ -193,6 +194,8 @@ enum Command {
     Kill(status::Kill),
     /// Take one lease back from its holder
     Revoke(status::Revoke),
+    /// Have a node of a cluster give away what it owns, or let it own its share again
+    Cluster(cluster::ClusterWords),
     /// Replace the processes of an application by new ones
     Restart(apps::Restart),
     /// Have a process of an application finish what it serves, and go
@@ -321,6 +324,7 @@ async fn with_server(command: Command, manner: &Manner) -> Done {
         Command::Tail(words) => status::tail(&words, manner).await,
         Command::Kill(words) => status::kill(&words, manner).await,
         Command::Revoke(words) => status::revoke(&words, manner).await,
+        Command::Cluster(words) => cluster::run(&words, manner).await,
         Command::Restart(words) => apps::restart(&words, manner).await,
         Command::Detach(words) => apps::to_process("APP.DETACH", &words, manner).await,
         Command::Disable(words) => apps::to_process("APP.DISABLE", &words, manner).await,

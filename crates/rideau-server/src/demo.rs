@@ -3,6 +3,7 @@
 //! The server is the one that `rideau serve` starts, and the traffic comes over
 //! its own sockets: a user who looks at it sees clients like any others.
 
+mod cluster;
 pub(crate) mod overload;
 mod screen;
 mod traffic;
@@ -19,6 +20,7 @@ use tokio::time::{Instant, interval_at};
 
 use crate::exit::{Done, Failure, start_log};
 use crate::wire::Server;
+use cluster::ClusterDemo;
 use overload::Finish;
 use rideau_config::{Config, Log, LogLevel, text};
 use screen::{Paint, Screen};
@@ -33,6 +35,12 @@ pub(crate) struct Demo {
     /// Instead: two brokers under the same overload, side by side
     #[arg(long)]
     overload: bool,
+    /// Instead: three nodes on etcd, of which one is killed now and then
+    #[arg(long, conflicts_with = "overload")]
+    cluster: bool,
+    /// An etcd that runs, instead of one that is started and ends with the demo
+    #[arg(long, value_name = "URL", requires = "cluster")]
+    etcd: Option<String>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -50,6 +58,14 @@ const SECONDS_MAX: u32 = 3600;
 const INTERRUPTED: u8 = 130;
 
 pub(crate) fn run(words: &Demo, is_json: bool) -> Done {
+    if words.cluster {
+        let demo = ClusterDemo {
+            seconds: words.seconds.unwrap_or(Seconds::Forever),
+            etcd: words.etcd.as_deref(),
+            is_json,
+        };
+        return demo.run();
+    }
     if !words.overload {
         return serve(words.seconds.unwrap_or(Seconds::Forever), is_json);
     }

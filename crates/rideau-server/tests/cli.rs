@@ -2,6 +2,9 @@
 
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
+#[path = "cli/demo.rs"]
+mod demo;
+
 #[path = "cli/words.rs"]
 mod words;
 

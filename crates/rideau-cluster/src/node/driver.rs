@@ -9,10 +9,10 @@ use std::time::Duration;
 
 use parking_lot::{Mutex, RwLock};
 use rideau::store::PartitionsLost;
-use rideau::store::etcd::EtcdClient;
+use rideau::store::etcd::{EtcdClient, EtcdError};
 use rideau_core::cluster::{
-    AskRoute, Certainty, Cluster, Effect, Incarnation, KeyChange, LogSection, PeerMessage,
-    RowMessage, StoreOutcome, StoreReply,
+    AskRoute, Cluster, Effect, Incarnation, KeyChange, LogSection, PeerMessage, RowMessage,
+    StoreOutcome, StoreReply,
 };
 use rideau_core::{Instant, Machine};
 use tokio::sync::{mpsc, oneshot};
@@ -27,11 +27,12 @@ use super::health::check_seen;
 use super::host_thread::HostCall;
 use super::load::LoadResult;
 use super::parts::HeldParts;
+use super::pulse::Pulse;
 use super::room::Room;
 use super::serving::ServingTable;
 use super::stopping::Stopping;
 use super::streams::{KeepAliveStream, TaskGuard};
-use super::view::{NodeCounters, NodeTable, NodeView};
+use super::view::{NodeTable, NodeView};
 
 /// What the driver is told.
 pub(super) enum Input {
@@ -133,6 +134,12 @@ pub(super) enum Input {
         within: Duration,
         done: oneshot::Sender<()>,
     },
+    /// A node shall own nothing, or its share again.
+    SetDraining {
+        name: String,
+        is_draining: bool,
+        reply: oneshot::Sender<Result<(), EtcdError>>,
+    },
     View(oneshot::Sender<Box<NodeView>>),
     Resign(NodeError),
     /// The handle is gone: as if the process were killed.
@@ -147,6 +154,7 @@ pub(super) struct NodeShared {
     /// The newest revision of etcd that the node knows of.
     pub(super) revision: AtomicU64,
     pub(super) table: RwLock<Arc<NodeTable>>,
+    pub(super) pulse: Mutex<Pulse>,
 }
 
 /// The machine, and everything that its effects need.
@@ -175,10 +183,6 @@ pub(super) struct Driver {
     pub(super) links: BTreeMap<Incarnation, u64>,
     /// Nodes that lived, and when that was last seen.
     pub(super) known: BTreeMap<String, Instant>,
-    pub(super) certainty: Certainty,
-    /// When the last keepalive of this life was answered.
-    pub(super) kept_at: Option<Instant>,
-    pub(super) counters: NodeCounters,
     pub(super) drains: Vec<oneshot::Sender<()>>,
     pub(super) is_drained: bool,
     pub(super) stopping: Option<Stopping>,
@@ -245,8 +249,9 @@ impl Driver {
         let me = self.machine.incarnation().map(|me| me.fence);
         if me != before {
             self.is_stale = true;
-            self.kept_at = None;
-            self.counters.lives += u64::from(me.is_some());
+            let mut pulse = self.shared.pulse.lock();
+            pulse.kept_at = None;
+            pulse.counters.lives += u64::from(me.is_some());
         }
         for effect in effects {
             match &effect {
@@ -256,6 +261,7 @@ impl Driver {
             }
             self.perform(effect, me.is_some() && me == before);
         }
+        self.shared.pulse.lock().parked = self.machine.parked();
         let revision = self.machine.table().revision();
         self.is_stale |= revision != seen;
         self.shared.revision.fetch_max(revision, Ordering::Relaxed);
@@ -266,7 +272,7 @@ impl Driver {
         match input {
             Input::Stored { id, outcome, seen } => self.stored(id, outcome, seen),
             Input::Kept { stream, ttl } => {
-                self.kept_at = (!ttl.is_zero()).then(boot_clock::now);
+                self.shared.pulse.lock().kept_at = (!ttl.is_zero()).then(boot_clock::now);
                 self.step(|machine, now, effects| machine.kept(stream, ttl, now, effects));
             }
             Input::Seen {
@@ -409,6 +415,11 @@ impl Driver {
             Input::Cancel { ask } => self.cancel(ask),
             Input::Drain(done) => self.drain(done),
             Input::Stop { within, done } => self.stop(within, done),
+            Input::SetDraining {
+                name,
+                is_draining,
+                reply,
+            } => self.set_draining(&name, is_draining, reply),
             _ => (),
         }
     }
@@ -454,9 +465,12 @@ impl Driver {
                 Some(seq) => call.open.push((seq, section.partition)),
                 None => call.lost.push(section.partition),
             }
-            self.counters.append_bytes += section.entries.len() as u64;
         }
-        self.counters.appends_lost += u64::from(!call.lost.is_empty());
+        let mut pulse = self.shared.pulse.lock();
+        let lens = sections.iter().map(|section| section.entries.len() as u64);
+        pulse.counters.append_bytes += lens.sum::<u64>();
+        pulse.counters.appends_lost += u64::from(!call.lost.is_empty());
+        drop(pulse);
         self.appends.add(call);
     }
 
@@ -474,5 +488,8 @@ impl Driver {
         });
         *self.shared.table.write() = Arc::clone(&table);
         self.events.table_changed(&table);
+        for moved in self.parts.moved.drain(..) {
+            self.events.partitions_moved(&moved);
+        }
     }
 }

@@ -1,5 +1,6 @@
 //! What the machine wants is begun here.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use rideau::store::etcd::{EtcdRead, KeyRange};
@@ -28,9 +29,9 @@ impl Driver {
                 self.watch = streams::watch(&self.client, &range, (watch, from), self.lease, inbox);
             }
             Effect::Committed { seq } => {
-                let (now, appends) = (boot_clock::now(), &mut self.counters.appends);
+                let appends = &mut self.shared.pulse.lock().counters.appends;
                 self.appends
-                    .committed(seq, now, |waited| appends.record(waited));
+                    .committed(seq, boot_clock::now(), |waited| appends.record(waited));
             }
             Effect::Send { to, message } => self.peers.send(&to, message),
             Effect::Route { ask, to } => self.route(ask, to),
@@ -45,7 +46,7 @@ impl Driver {
                     Certainty::Unsure => tracing::warn!("the node is not sure of its lease"),
                     Certainty::Lost => tracing::warn!("this life of the node is over"),
                 }
-                self.certainty = certainty;
+                self.shared.pulse.lock().certainty = certainty;
                 self.events.certainty_changed(certainty);
             }
             Effect::Drained => {
@@ -70,8 +71,12 @@ impl Driver {
         }
         let (client, inbox) = (self.client.clone(), self.sender.clone());
         let seen = self.shared.revision.load(Ordering::Relaxed);
+        let shared = Arc::clone(&self.shared);
         tokio::spawn(async move {
+            let began = boot_clock::now();
             let outcome = client.carry_out(request).await;
+            let took = boot_clock::now().since(began);
+            shared.pulse.lock().etcd_answered(&outcome, took);
             let _ = inbox.send(Input::Stored { id, outcome, seen });
         });
     }

@@ -25,6 +25,9 @@ pub trait NodeEvents: Send + Sync {
         let _ = event;
     }
 
+    /// Partitions came or went.
+    fn partitions_moved(&self, _moved: &MovedPartitions) {}
+
     /// The node cannot be part of the cluster, and does not try any more.
     fn resigned(&self, error: &NodeError);
 }
@@ -78,6 +81,43 @@ pub enum NameEvent {
         /// What.
         message: RowMessage,
     },
+}
+
+/// Partitions that came from a node or went to it, of late.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct MovedPartitions {
+    /// Whether they came or went.
+    pub how: MoveKind,
+    /// The node that had them before, or has them now. None if no node had them.
+    pub node: Option<String>,
+    /// Which ones.
+    pub partitions: Vec<u32>,
+}
+
+/// How partitions change their owner.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum MoveKind {
+    /// No living node owned them, and this one took them.
+    TakenOver,
+    /// Another node gave them to this one.
+    MovedIn,
+    /// This node gave them to another.
+    MovedOut,
+}
+
+impl MovedPartitions {
+    /// Add a partition to those that went the same way.
+    pub(super) fn add(all: &mut Vec<Self>, how: MoveKind, node: Option<String>, partition: u32) {
+        let found = all.iter_mut().find(|it| it.how == how && it.node == node);
+        match found {
+            Some(moved) => moved.partitions.push(partition),
+            None => all.push(Self {
+                how,
+                node,
+                partitions: vec![partition],
+            }),
+        }
+    }
 }
 
 /// Sends messages to other nodes.

@@ -9,6 +9,7 @@ use rideau_core::cluster::Incarnation;
 use super::about::NodeAbout;
 use super::boot_clock;
 use super::driver::Driver;
+use super::pulse::NodePulse;
 use super::view::{NodeRow, NodeView, PartitionRow, PartitionState};
 
 /// A node that is gone is missed for this long.
@@ -50,18 +51,27 @@ impl Driver {
                 node,
             }
         });
+        let NodePulse {
+            certainty,
+            keepalive_age,
+            valid_for,
+            lost_nodes,
+            parked,
+            counters,
+            room,
+        } = self.shared.pulse();
         NodeView {
             me: self.machine.incarnation().cloned(),
-            certainty: self.certainty,
-            keepalive_age: self.kept_at.map(|at| now.since(at)),
-            valid_for: self.shared.serving.valid_for(),
+            certainty,
+            keepalive_age,
+            valid_for,
             revision: table.revision(),
             nodes: nodes.collect(),
             partitions,
-            lost_nodes: self.lost_nodes(now),
-            parked: self.machine.parked(),
-            counters: self.counters.clone(),
-            room: self.shared.room.view(),
+            lost_nodes,
+            parked,
+            counters,
+            room,
         }
     }
 
@@ -71,6 +81,8 @@ impl Driver {
         self.known.retain(|_, seen| *seen + MISSED > now);
         let names = self.machine.table().nodes().keys();
         self.known.extend(names.map(|name| (name.clone(), now)));
+        let lost = self.lost_nodes(now);
+        self.shared.pulse.lock().lost_nodes = lost;
     }
 
     /// Nodes that do not live, and did a while ago or own something.

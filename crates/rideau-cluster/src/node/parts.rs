@@ -9,7 +9,7 @@ use rideau_core::cluster::{Effect, Segment, SnapshotId};
 
 use super::boot_clock;
 use super::driver::{Driver, Input};
-use super::events::NameEvent;
+use super::events::{MoveKind, MovedPartitions, NameEvent};
 use super::host_thread::HostCall;
 use super::load::{LoadJob, LoadReader, LoadResult};
 use super::view::PartitionState;
@@ -26,6 +26,8 @@ pub(super) struct HeldParts {
     /// Wait until what is being read now is there.
     queued: Vec<LoadJob>,
     is_reading: bool,
+    /// What came and went since others were told.
+    pub(super) moved: Vec<MovedPartitions>,
 }
 
 #[derive(Debug)]
@@ -70,12 +72,14 @@ impl Driver {
                 self.parts.held.remove(&partition);
                 self.parts.queued.retain(|job| job.partition != partition);
                 self.appends.lost(partition);
-                self.counters.moves_out += u64::from(is_same_life);
+                if is_same_life {
+                    self.moved_out(partition);
+                }
                 self.end_names(partition);
                 self.call(HostCall::End { partition });
             }
             Effect::Snapshot { partition, epoch } => {
-                self.counters.snapshots += 1;
+                self.shared.pulse.lock().counters.snapshots += 1;
                 self.call(HostCall::Snapshot { partition, epoch });
             }
             effect => self.perform_names(effect),
@@ -141,10 +145,7 @@ impl Driver {
         snapshot: Option<SnapshotId>,
         segments: Vec<Segment>,
     ) {
-        match self.was_given(partition) {
-            true => self.counters.moves_in += 1,
-            false => self.counters.takeovers += 1,
-        }
+        self.came(partition);
         let job = LoadJob {
             partition,
             epoch,
@@ -165,14 +166,35 @@ impl Driver {
         self.read_next();
     }
 
-    /// Whether another node that lives had the partition just before.
-    fn was_given(&self, partition: u32) -> bool {
+    /// Count a partition that came: from another node that lives, or taken over.
+    fn came(&mut self, partition: u32) {
         let before = Arc::clone(&self.shared.table.read());
         let record = before.owners.owner(partition).record.as_ref();
+        let owner = record.map(|record| &record.owner);
         let me = self.machine.incarnation();
-        record.is_some_and(|record| {
-            self.machine.table().is_live(&record.owner) && me != Some(&record.owner)
-        })
+        let is_given =
+            owner.is_some_and(|owner| self.machine.table().is_live(owner) && me != Some(owner));
+        let counters = &mut self.shared.pulse.lock().counters;
+        let how = match is_given {
+            true => {
+                counters.moves_in += 1;
+                MoveKind::MovedIn
+            }
+            false => {
+                counters.takeovers += 1;
+                MoveKind::TakenOver
+            }
+        };
+        let node = owner.map(|owner| owner.name.clone());
+        MovedPartitions::add(&mut self.parts.moved, how, node, partition);
+    }
+
+    /// Count a partition that another node has now.
+    fn moved_out(&mut self, partition: u32) {
+        self.shared.pulse.lock().counters.moves_out += 1;
+        let record = self.machine.table().owner(partition).record.as_ref();
+        let node = record.map(|record| record.owner.name.clone());
+        MovedPartitions::add(&mut self.parts.moved, MoveKind::MovedOut, node, partition);
     }
 
     /// Read what waits to be, unless something is being read.
@@ -230,14 +252,14 @@ impl Driver {
         if let Some(part) = self.parts.held.get_mut(&partition) {
             part.state = PartitionState::Loaded;
             let took = boot_clock::now().since(part.since);
-            self.counters.loads.record(took);
+            self.shared.pulse.lock().counters.loads.record(took);
         }
         self.step(|machine, now, effects| machine.loaded(partition, epoch, now, effects));
     }
 
     fn load_failed(&mut self, partition: u32, epoch: u64, why: String) {
         tracing::error!(partition, epoch, %why, "a partition cannot be loaded");
-        self.counters.loads_failed += 1;
+        self.shared.pulse.lock().counters.loads_failed += 1;
         if let Some(part) = self.parts.held.get_mut(&partition) {
             part.state = PartitionState::LoadFailed(why);
         }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use parking_lot::{Mutex, RwLock};
 use rideau::store::PartitionHost;
 use rideau::store::etcd::{EtcdClient, EtcdError, EtcdRefusal};
-use rideau_core::cluster::{Certainty, Cluster, OwnerTable};
+use rideau_core::cluster::{Cluster, OwnerTable};
 use tokio::runtime;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::{Instant, sleep};
@@ -26,7 +26,7 @@ use super::options::NodeOptions;
 use super::parts::HeldParts;
 use super::room::Room;
 use super::serving::ServingTable;
-use super::view::{NodeCounters, NodeTable};
+use super::view::NodeTable;
 
 /// An etcd that does not answer is asked again after this long.
 const RETRY: Duration = Duration::from_millis(200);
@@ -181,9 +181,6 @@ impl NodeThread {
             parts: HeldParts::default(),
             links: BTreeMap::new(),
             known: BTreeMap::new(),
-            certainty: Certainty::Lost,
-            kept_at: None,
-            counters: NodeCounters::default(),
             drains: Vec::new(),
             is_drained: false,
             stopping: None,
@@ -207,6 +204,7 @@ impl NodeShared {
             room: Room::new(options.room_quota),
             revision: AtomicU64::new(0),
             table: RwLock::new(Arc::new(table)),
+            pulse: Mutex::default(),
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use rideau::store::etcd::{EtcdError, KeyRange, Txn, TxnOp};
 use rideau_core::Instant;
 use rideau_core::cluster::StoreRequest;
 use tokio::sync::oneshot;
@@ -57,6 +58,27 @@ impl Driver {
         }
         self.drains.push(done);
         self.step(|machine, now, effects| machine.drain(now, effects));
+    }
+
+    /// An operator wants a node to own nothing, or its share again. All nodes see that in
+    /// the watch, also the node itself.
+    pub(super) fn set_draining(
+        &self,
+        name: &str,
+        is_draining: bool,
+        reply: oneshot::Sender<Result<(), EtcdError>>,
+    ) {
+        let key = self.machine.keys().drain(name);
+        let op = match is_draining {
+            true => TxnOp::put(key, ""),
+            false => TxnOp::Delete(KeyRange::key(key)),
+        };
+        let client = self.client.clone();
+        tokio::spawn(async move {
+            let done = client.txn(Txn::new().then(op)).await;
+            // An asker that is gone needs no answer.
+            let _ = reply.send(done.map(|_| ()));
+        });
     }
 
     pub(super) fn stop(&mut self, within: Duration, done: oneshot::Sender<()>) {

@@ -130,4 +130,8 @@ pub struct NodeCounters {
     pub append_bytes: u64,
     /// Snapshots that were asked for.
     pub snapshots: u64,
+    /// Requests that etcd answered, with how long each took.
+    pub etcd: Histogram,
+    /// Requests of which it is not known whether etcd did them.
+    pub etcd_unknown: u64,
 }

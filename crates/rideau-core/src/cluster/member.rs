@@ -118,6 +118,8 @@ pub(super) struct Moving {
     pub(super) partition: u32,
     pub(super) to: Incarnation,
     pub(super) until: Instant,
+    /// The taker says that it serves.
+    pub(super) is_served: bool,
 }
 
 impl Cluster {
@@ -178,7 +180,9 @@ impl Cluster {
         effects: &mut Vec<Effect>,
     ) {
         if let Some(asked) = self.asked.remove(&id) {
-            self.is_stirred = true;
+            // Most answers are of batches, which few partitions wait for.
+            let is_batch = matches!(asked.purpose, Purpose::Append(_));
+            self.is_stirred |= !is_batch || self.parts.values().any(OwnedPart::awaits_batch);
             self.answered(asked.purpose, asked.at, outcome, now, effects);
         }
         self.finish(now, effects);
@@ -364,9 +368,16 @@ impl Cluster {
     /// The node shall give away all that it owns.
     pub fn drain(&mut self, now: Instant, effects: &mut Vec<Effect>) {
         if self.draining == Draining::No {
-            self.draining = Draining::Asked;
-            if matches!(self.stage, Stage::Live { .. }) {
-                self.issue(Purpose::Drain, now, effects);
+            let is_live = matches!(self.stage, Stage::Live { .. });
+            if is_live && self.table.is_draining(&self.options.name) {
+                // An operator wants it, also of the next life of this node.
+                self.draining = Draining::Told;
+                self.is_stirred = true;
+            } else {
+                self.draining = Draining::Asked;
+                if is_live {
+                    self.issue(Purpose::Drain, now, effects);
+                }
             }
         }
         self.finish(now, effects);

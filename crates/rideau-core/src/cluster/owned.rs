@@ -99,6 +99,12 @@ impl OwnedPart {
         matches!(self.phase, PartPhase::Open | PartPhase::Closing { .. })
     }
 
+    /// Whether something goes on when a batch is written.
+    pub(super) const fn awaits_batch(&self) -> bool {
+        let is_closing = matches!(self.phase, PartPhase::Closing { .. });
+        is_closing || !matches!(self.snapshot, SnapshotPhase::None)
+    }
+
     /// The snapshot that is being written.
     pub(super) const fn writing(&self) -> Option<&SnapshotWrite> {
         match &self.snapshot {

@@ -109,10 +109,10 @@ impl Cluster {
         effects: &mut Vec<Effect>,
     ) {
         let PeerMessage::Serves { partition, .. } = message;
-        let is_it = |moving: &Moving| moving.partition == *partition && moving.to == *from;
-        let is_gone = !self.parts.contains_key(partition);
-        if is_gone && self.moving.as_ref().is_some_and(is_it) {
-            self.moving = None;
+        let is_it = |moving: &&mut Moving| moving.partition == *partition && moving.to == *from;
+        if let Some(moving) = self.moving.as_mut().filter(is_it) {
+            // It may know of the hand-over before this node does.
+            moving.is_served = true;
             self.is_stirred = true;
         }
         self.finish(now, effects);

@@ -37,6 +37,19 @@ pub struct KnownOwner {
     pub changed: u64,
     /// The last record.
     pub record: Option<OwnerRecord>,
+    /// The owner before that of the record, as far as this node has seen.
+    pub former: Option<Incarnation>,
+}
+
+impl KnownOwner {
+    /// The owner before that of a newer record.
+    fn before(&self, newer: Option<&OwnerRecord>) -> Option<Incarnation> {
+        let owner = self.record.as_ref().map(|record| &record.owner);
+        match owner == newer.map(|record| &record.owner) {
+            true => self.former.clone(),
+            false => owner.cloned(),
+        }
+    }
 }
 
 impl OwnerTable {
@@ -105,6 +118,9 @@ impl OwnerTable {
             }
         }
         next.revision = revision;
+        for (old, new) in self.owners.iter().zip(&mut next.owners) {
+            new.former = old.before(new.record.as_ref());
+        }
         let pairs = self.owners.iter().zip(&next.owners).zip(0..);
         let changed = pairs
             .filter(|((old, new), _)| old.changed != new.changed)
@@ -158,6 +174,7 @@ impl OwnerTable {
                 let row = self.owners.get_mut(partition as usize)?;
                 let record: OwnerRecord = text.parse().ok()?;
                 check_epochs(row.record.as_ref(), Some(&record));
+                row.former = row.before(Some(&record));
                 row.record = Some(record);
                 row.changed = kept.changed;
                 Some(partition)

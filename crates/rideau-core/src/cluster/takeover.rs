@@ -90,8 +90,9 @@ impl Cluster {
         effects: &mut Vec<Effect>,
     ) {
         let from = self.log.seal();
-        let mut logs = record.segments.iter().rev().map(|segment| &segment.log);
-        let giver = logs.find(|log| **log != self.me).cloned();
+        // One that has written nothing does not stand in the record.
+        let former = self.table.owner(partition).former.clone();
+        let giver = former.filter(|former| *former != self.me);
         let reports = self.awaited(now);
         self.parts
             .insert(partition, OwnedPart::new(record, from, giver, reports));
@@ -279,6 +280,7 @@ impl Cluster {
                 partition,
                 to,
                 until,
+                is_served: false,
             });
         }
     }
@@ -296,7 +298,8 @@ impl Cluster {
             )
         });
         let is_back = part.is_some() && !is_leaving;
-        let is_over = part.is_none() && (moving.until <= now || !self.table.is_live(&moving.to));
+        let is_waiting = !moving.is_served && moving.until > now;
+        let is_over = part.is_none() && !(is_waiting && self.table.is_live(&moving.to));
         if is_back || is_over {
             self.moving = None;
         }

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use rideau_core::cluster::{
-    AskRoute, Certainty, Cluster, DownReason, Effect, Incarnation, KeyRange, Options, PARKED_MAX,
-    RowMessage, StoreOp, StoreOutcome, StoreRequest, StoreTxn,
+    AskRoute, Certainty, Cluster, DownReason, Effect, Incarnation, KeyRange, Options, OwnerRecord,
+    PARKED_MAX, PeerMessage, RowMessage, StoreOp, StoreOutcome, StoreRequest, StoreTxn,
 };
 use rideau_core::{Instant, Machine};
 use rideau_testing::etcd_model::EtcdModel;
@@ -406,4 +406,79 @@ fn batches_that_no_record_names_are_deleted() {
     assert!(matches!(snapshot.then[..], [StoreOp::Read(_)]));
     let found = pair.etcd.call(&StoreRequest::Txn(snapshot), pair.now);
     assert!(format!("{found:?}").contains("snap/0/"));
+}
+
+impl Pair {
+    /// Another node writes a key that does not go with a lease.
+    fn put(&mut self, key: String, value: String) {
+        let put = StoreOp::Put {
+            key,
+            value: value.into_bytes(),
+            lease: None,
+        };
+        let txn = StoreTxn {
+            compares: Vec::new(),
+            then: vec![put],
+            otherwise: Vec::new(),
+        };
+        self.etcd.call(&StoreRequest::Txn(txn), self.now);
+    }
+
+    /// A second node lives, and there is a link to it.
+    fn joined_by_another(&mut self) -> Incarnation {
+        self.put(self.node.keys().node("n1"), "1 9 1 ".into());
+        let other = Incarnation::new("n1", self.etcd.revision());
+        self.pass(10);
+        let node = other.clone();
+        self.step(|it, now, effects| it.linked(node, 0, now, effects));
+        other
+    }
+}
+
+#[test]
+fn the_next_partition_moves_when_the_taker_says_that_it_serves_the_last() {
+    let mut pair = Pair::serving();
+    let epoch = pair.node.serves(0, pair.now).unwrap();
+    let other = pair.joined_by_another();
+    pair.pass(3_100);
+    let closing = |effect: &Effect| match effect {
+        Effect::Close { partition, .. } => Some(*partition),
+        _ => None,
+    };
+    let partition = pair.told.iter().find_map(closing).expect("one moves");
+    // It was handed over, and the taker is faster than this node's watch.
+    pair.step(|node, now, effects| node.closed(partition, epoch, now, effects));
+    let message = PeerMessage::Serves {
+        partition,
+        epoch: epoch + 1,
+    };
+    pair.step(|node, now, effects| node.heard(&other, &message, now, effects));
+    assert!(pair.node.is_moving());
+    pair.pass(200);
+    assert_eq!(pair.node.owner(partition), Some((&other, epoch + 1)));
+    assert!(!pair.node.is_moving(), "nothing is waited for");
+}
+
+#[test]
+fn a_node_that_gave_a_partition_without_having_written_to_it_is_told_that_it_is_served() {
+    let mut pair = Pair::new();
+    let other = pair.joined_by_another();
+    let record = |epoch, owner| OwnerRecord {
+        epoch,
+        owner,
+        snapshot: None,
+        segments: Vec::new(),
+    };
+    let key = pair.node.keys().owner(0);
+    pair.put(key.clone(), record(5, other.clone()).to_string());
+    pair.pass(100);
+    let me = pair.node.incarnation().cloned().expect("it is live");
+    // The segment of the giver is left out: it is empty.
+    let given = record(5, other.clone()).succeeded_by(6, me, None, 4);
+    pair.put(key, given.to_string());
+    pair.pass(100);
+    assert_eq!(pair.node.serves(0, pair.now), Some(6));
+    let (to, partition, epoch) = (other, 0, 6);
+    let message = PeerMessage::Serves { partition, epoch };
+    assert!(pair.told.contains(&Effect::Send { to, message }));
 }

@@ -202,7 +202,7 @@ fn next<'a>(from: &mut &'a [u8]) -> Option<(u8, &'a [u8])> {
     Some((kind, value))
 }
 
-fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, BadTls> {
+pub(crate) fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, BadTls> {
     let text = read(path)?;
     let all: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&text).collect();
     let all = all.map_err(|error| bad(path, error))?;
@@ -212,7 +212,7 @@ fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, BadTls> {
     Ok(all)
 }
 
-fn key(path: &Path) -> Result<PrivateKeyDer<'static>, BadTls> {
+pub(crate) fn key(path: &Path) -> Result<PrivateKeyDer<'static>, BadTls> {
     PrivateKeyDer::from_pem_slice(&read(path)?).map_err(|error| bad(path, error))
 }
 

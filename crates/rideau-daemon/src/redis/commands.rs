@@ -15,6 +15,7 @@ mod look;
 mod lost;
 mod multi;
 mod needs;
+mod nodes;
 mod page;
 #[cfg(test)]
 pub(crate) mod planted;
@@ -66,9 +67,10 @@ pub(crate) const ALL: &[About] = &{
 };
 
 /// Each family of commands has its own.
-const TABLES: [&[About]; 3] = [table::OURS, apps::TABLE, tools::TABLE];
+const TABLES: [&[About]; 4] = [table::OURS, apps::TABLE, nodes::TABLE, tools::TABLE];
 
-const COUNT: usize = table::OURS.len() + apps::TABLE.len() + tools::TABLE.len();
+const COUNT: usize =
+    table::OURS.len() + apps::TABLE.len() + nodes::TABLE.len() + tools::TABLE.len();
 
 /// The names of all commands, in the order of the table.
 pub const NAMES: &[&str] = &{

@@ -11,9 +11,9 @@ use std::{fs, future, str};
 
 use rideau::store::etcd::{EtcdLogin, EtcdOptions, EtcdTls};
 use rideau_cluster::{
-    ClusterNode, LINK_VERSIONS, LinkEvent, LinkMessage, LinkOptions, LinkSecret, NameEvent,
-    NodeAbout, NodeError, NodeEvents, NodeOptions, NodeTable, PeerLinks, PeerSender, ReportParts,
-    ReportTooLong, read_report,
+    ClusterNode, LINK_VERSIONS, LinkEvent, LinkMessage, LinkOptions, LinkSecret, MoveKind,
+    MovedPartitions, NameEvent, NodeAbout, NodeError, NodeEvents, NodeOptions, NodeTable,
+    PeerLinks, PeerSender, PeerTls, ReportParts, ReportTooLong, read_report,
 };
 use rideau_config::{ClusterConfig, Config, Listen};
 use rideau_core::cluster::{Certainty, Incarnation, Partitions, PeerMessage, RowMessage};
@@ -21,6 +21,7 @@ use rideau_process::panics;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 
+use crate::net::tls;
 use crate::state::cluster::{Cluster, FreeValues, read_left};
 use crate::state::daemon::Daemon;
 use crate::state::ticket;
@@ -39,6 +40,7 @@ pub(super) struct Joining {
     pub(super) cluster: Arc<Cluster>,
     listener: TcpListener,
     secret: LinkSecret,
+    tls: Option<PeerTls>,
 }
 
 impl Joining {
@@ -58,6 +60,7 @@ impl Joining {
                 cluster.secret_file.display()
             ))
         })?;
+        let tls = peer_tls(cluster)?;
         let options = node_options(config, cluster, listener.local_addr()?.port())?;
         tracing::info!(
             cluster = cluster.name,
@@ -70,6 +73,7 @@ impl Joining {
             cluster: Arc::new(Cluster::new(node)),
             listener,
             secret,
+            tls,
         })
     }
 
@@ -79,6 +83,7 @@ impl Joining {
             cluster,
             listener,
             secret,
+            tls,
         } = self;
         let (changed, table) = watch::channel(None);
         let (resigned, why) = watch::channel(None);
@@ -99,6 +104,7 @@ impl Joining {
             cluster: Arc::clone(&cluster),
             listener,
             secret,
+            tls,
             me: None,
             told: None,
         };
@@ -126,6 +132,21 @@ pub(super) async fn resigned(why: Option<watch::Receiver<Option<String>>>) -> St
         return why.clone().unwrap_or_default();
     }
     future::pending().await
+}
+
+/// What the node brings to TLS with other nodes, if it speaks it.
+fn peer_tls(cluster: &ClusterConfig) -> io::Result<Option<PeerTls>> {
+    let (Some(ca), Some(cert), Some(key)) = (&cluster.ca, &cluster.cert, &cluster.key) else {
+        return Ok(None);
+    };
+    let bad = |key: &str, error: &dyn std::fmt::Display| {
+        io::Error::other(format!("cluster.{key}: {error}"))
+    };
+    let authorities = tls::certificates(ca).map_err(|error| bad("ca", &error))?;
+    let certificate = tls::certificates(cert).map_err(|error| bad("cert", &error))?;
+    let private = tls::key(key).map_err(|error| bad("key", &error))?;
+    let made = PeerTls::new(authorities, certificate, private);
+    made.map(Some).map_err(|error| bad("cert", &error))
 }
 
 /// What the node is told of itself.
@@ -261,8 +282,36 @@ impl NodeEvents for ClusterEvents {
         self.changed.send_replace(Some(Arc::clone(table)));
     }
 
+    fn partitions_moved(&self, moved: &MovedPartitions) {
+        let text = moved_text(moved);
+        self.daemon.events.add("cluster", "partitions", text, None);
+    }
+
     fn resigned(&self, error: &NodeError) {
         self.resigned.send_replace(Some(error.to_string()));
+    }
+}
+
+/// What happened to partitions, for people.
+fn moved_text(moved: &MovedPartitions) -> String {
+    let mut numbers = moved.partitions.clone();
+    numbers.sort_unstable();
+    let numbers: Vec<_> = numbers.iter().map(u32::to_string).collect();
+    let (count, numbers) = (numbers.len(), numbers.join(" "));
+    let what = match count {
+        1 => format!("partition {numbers}"),
+        _ => format!("{count} partitions ({numbers})"),
+    };
+    match (moved.how, moved.node.as_deref()) {
+        (MoveKind::TakenOver, Some(node)) => {
+            format!("the node takes over {what}, which {node} had")
+        }
+        (MoveKind::MovedIn, Some(node)) => format!("the node gets {what} from {node}"),
+        (MoveKind::MovedOut, Some(node)) => format!("the node has given {what} to {node}"),
+        (MoveKind::TakenOver | MoveKind::MovedIn, None) => {
+            format!("the node takes {what}, which had no owner")
+        }
+        (MoveKind::MovedOut, None) => format!("the node has {what} no more"),
     }
 }
 
@@ -272,6 +321,7 @@ struct LinkKeeper {
     cluster: Arc<Cluster>,
     listener: TcpListener,
     secret: LinkSecret,
+    tls: Option<PeerTls>,
     me: Option<Incarnation>,
     /// Carries what the links of this life tell to the node.
     told: Option<JoinHandle<()>>,
@@ -312,6 +362,7 @@ impl LinkKeeper {
         };
         let made = self.cluster.node.made();
         let options = LinkOptions {
+            tls: self.tls.clone(),
             is_private: self.is_plain(),
             ..LinkOptions::new(me, &made.id.to_string(), self.secret.clone())
         };

@@ -8,9 +8,10 @@ mod names;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use parking_lot::{Mutex, RwLock};
+use rideau::Histogram;
 use rideau_cluster::{ClusterNode, LinkError, PeerAnswer, PeerAsk, PeerLinks};
 use rideau_core::cluster::{AskRoute, DownReason, Incarnation, Partitions, PeerMessage};
 
@@ -64,6 +65,8 @@ pub(crate) struct HopCounts {
     pub hops_in: AtomicU64,
     /// Commands that no node could answer.
     pub down: AtomicU64,
+    /// How long commands took that another node answered.
+    pub took: Mutex<Histogram>,
 }
 
 /// Why no node answered a command.
@@ -140,7 +143,10 @@ impl Cluster {
         let links = self.links.read().clone();
         let answer = links.ok_or(LinkError::NoLink)?.ask(to, ask)?;
         self.counts.hops_out.fetch_add(1, Ordering::Relaxed);
-        answer.await
+        let began = Instant::now();
+        let answer = answer.await?;
+        self.counts.took.lock().record(began.elapsed());
+        Ok(answer)
     }
 
     /// Tell another node, if there is a link to it.

@@ -36,7 +36,7 @@ pub(crate) use groups::GroupNow;
 pub(crate) use holders::{ClientNow, HolderNow, SessionNow};
 pub(crate) use limits::Limit;
 pub(crate) use locks::RuleNow;
-pub(crate) use nodes::{NodeNow, PartitionNow};
+pub(crate) use nodes::{ClusterNow, NodeNow, PartitionNow};
 pub(crate) use pools::{PoolNow, state};
 pub(crate) use ranges::{RangeNow, ViewNow};
 pub(crate) use regulators::RegulatorNow;
@@ -78,7 +78,7 @@ pub(crate) struct Described {
 }
 
 /// Every kind, for what is said of all of them: the OpenAPI document, docs and tests.
-pub(crate) const KINDS: [Described; 16] = [
+pub(crate) const KINDS: [Described; 17] = [
     described::<PoolNow>(),
     described::<GroupNow>(),
     described::<BrokerNow>(),
@@ -93,6 +93,7 @@ pub(crate) const KINDS: [Described; 16] = [
     described::<HolderNow>(),
     described::<Dropped>(),
     described::<Limit>(),
+    described::<ClusterNow>(),
     described::<NodeNow>(),
     described::<PartitionNow>(),
 ];

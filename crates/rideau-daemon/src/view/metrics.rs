@@ -23,7 +23,8 @@ use crate::state::end::EndReason;
 use crate::state::values::Values;
 use crate::state::viewer::Viewer;
 use crate::view::facts::{
-    AppNow, BrokerNow, Limit, PoolNow, RangeNow, RegulatorNow, RuleNow, ViewNow,
+    AppNow, BrokerNow, ClusterNow, Limit, NodeNow, PoolNow, RangeNow, RegulatorNow, RuleNow,
+    ViewNow,
 };
 pub(crate) use form::Form;
 use page::Page;
@@ -65,6 +66,9 @@ impl Collector for Numbers {
         page.facts(&RangeNow::all(&self.daemon, false))?;
         page.facts(&ViewNow::all(&places, values, Viewer::ALL))?;
         store(&mut page, values)?;
+        let cluster = self.daemon.cluster.as_deref();
+        page.facts(&ClusterNow::all(cluster))?;
+        page.facts(&NodeNow::all(cluster))?;
         page.facts(&AppNow::all(&self.daemon.apps, Viewer::ALL))?;
         apps::room(&mut page, &self.daemon.apps, &self.daemon.config.load())?;
         process::encode(&mut page, self.daemon.started)

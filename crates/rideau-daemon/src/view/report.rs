@@ -9,12 +9,12 @@ use rideau_process::panics;
 use crate::state::daemon::Daemon;
 use crate::state::end::EndReason;
 use crate::state::viewer::Viewer;
-use crate::view::facts::Limit;
+use crate::view::facts::{ClusterNow, Limit};
 use crate::view::resources;
 use crate::view::tables::{self, Cell, Table, TableKind, TableQuery};
 
 /// Every section, in order.
-pub(crate) const SECTIONS: [&str; 15] = [
+pub(crate) const SECTIONS: [&str; 16] = [
     "server",
     "clients",
     "memory",
@@ -29,16 +29,16 @@ pub(crate) const SECTIONS: [&str; 15] = [
     "apps",
     "sessions",
     "config",
+    "cluster",
     "limits",
 ];
 
 /// Sections that tools for Redis ask for; here they are empty.
-pub(crate) const ABSENT: [&str; 9] = [
+pub(crate) const ABSENT: [&str; 8] = [
     "persistence",
     "commandstats",
     "latencystats",
     "errorstats",
-    "cluster",
     "keyspace",
     "modules",
     "sentinel",
@@ -78,6 +78,7 @@ pub(crate) fn section(daemon: &Daemon, name: &str, sight: Viewer<'_>) -> Option<
         "apps" => page.table("app_", &of(TableKind::Apps)),
         "sessions" => sessions(daemon, &mut page),
         "config" => config(daemon, &mut page),
+        "cluster" => cluster(daemon, &mut page),
         "limits" => limits(daemon, &mut page),
         _ => return None,
     }
@@ -275,6 +276,21 @@ fn config(daemon: &Daemon, page: &mut Page) {
         ("ranges", config.ranges.len()),
     ] {
         page.line(name, count);
+    }
+}
+
+/// Clients that can speak with several nodes look for the first line.
+fn cluster(daemon: &Daemon, page: &mut Page) {
+    let all = ClusterNow::all(daemon.cluster.as_deref());
+    page.line("cluster_enabled", all.len());
+    let table = Table::of(&all);
+    for row in &table.rows {
+        for (column, cell) in table.columns.iter().zip(row) {
+            let text = cell.to_string();
+            if !text.is_empty() {
+                page.line(&format!("cluster_{column}"), text);
+            }
+        }
     }
 }
 

@@ -183,6 +183,7 @@ impl TableKind {
             Self::Views => of::<ViewNow>(),
             Self::Apps => of::<AppNow>(),
             Self::Processes => of::<ProcessNow>(),
+            Self::Nodes => of::<NodeNow>(),
             _ => Vec::new(),
         }
     }

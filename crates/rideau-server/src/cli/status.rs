@@ -17,7 +17,7 @@ use crate::wire::Wire;
 #[derive(Args, Debug)]
 pub(crate) struct Status {
     /// Only these: apps, processes, requests, pools, groups, brokers, regulators, locks, ranges,
-    /// views, clients, sessions, refusals, events, config, history or limits
+    /// views, clients, sessions, refusals, events, config, history, nodes, partitions or limits
     #[arg(value_name = "KIND")]
     kind: Option<String>,
     /// Only the one of this name
@@ -84,7 +84,7 @@ const NAMED: [&str; 6] = ["POOLS", "GROUPS", "BROKERS", "REGULATORS", "RANGES", 
 /// How the server calls us.
 const NAME: &str = "rideau-cli";
 /// What an overview shows, and how one is called.
-const OVERVIEW: [(TableKind, &str); 8] = [
+const OVERVIEW: [(TableKind, &str); 9] = [
     (TableKind::Pools, "pool"),
     (TableKind::Brokers, "broker"),
     (TableKind::Regulators, "regulator"),
@@ -93,6 +93,7 @@ const OVERVIEW: [(TableKind, &str); 8] = [
     (TableKind::Processes, "process of"),
     (TableKind::Ranges, "range"),
     (TableKind::Views, "view"),
+    (TableKind::Nodes, "node"),
 ];
 
 pub(crate) async fn status(words: &Status, manner: &Manner) -> Done {

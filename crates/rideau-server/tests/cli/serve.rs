@@ -371,24 +371,3 @@ fn a_redis_that_does_not_answer_is_said_before_anything_is_measured() {
     );
     assert_eq!(text(&output.stdout), "");
 }
-
-#[test]
-fn the_demo_says_where_to_look_and_what_to_type() {
-    let output = rideau().args(["demo", "--seconds", "2"]).output().unwrap();
-    let said = text(&output.stdout);
-    assert!(output.status.success(), "{said}");
-    for wanted in [
-        "http://127.0.0.1:",
-        "redis-cli -p ",
-        "TAKE licences WAIT 200",
-    ] {
-        assert!(said.contains(wanted), "{said}");
-    }
-    let last: Vec<_> = said.lines().last().unwrap().split_whitespace().collect();
-    assert_eq!(last[..2], ["2", "s"]);
-    assert!(
-        last[2].parse::<u32>().unwrap() > 0,
-        "members are taken: {said}"
-    );
-    assert!(!said.contains('\x1b'), "{said}");
-}

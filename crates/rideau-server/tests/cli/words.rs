@@ -26,6 +26,7 @@ const COMMANDS: &[&str] = &[
     "tail",
     "kill",
     "revoke",
+    "cluster",
     "take",
     "lock",
     "ask",

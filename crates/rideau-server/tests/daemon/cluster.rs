@@ -8,6 +8,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::process::Stdio;
 use std::thread;
 
+use rideau_testing::certificates::{Signer, papers_for, signer as authority};
 use rideau_testing::{Running, Scratch, Signal, Start, command, signal};
 
 use crate::server::{Server, free_port, until};
@@ -316,4 +317,147 @@ fn two_nodes_with_one_name_are_not_served() {
     let said = Server::refuses(&rig.config("n1", 2));
     assert!(said.contains("n1"), "{said}");
     assert_eq!(one.connect().ask("PING").text(), "PONG");
+}
+
+/// What a node says of the cluster in INFO.
+fn info(wire: &mut Wire) -> BTreeMap<String, String> {
+    let text = wire.ask("INFO cluster").text();
+    let lines = text.lines().filter_map(|line| line.split_once(':'));
+    lines
+        .map(|(name, value)| (name.to_owned(), value.to_owned()))
+        .collect()
+}
+
+#[test]
+fn operators_see_hops_takeovers_and_nodes_that_are_lost() {
+    let rig = Rig::start();
+    let one = Server::with_http(&rig.config("n1", 2));
+    let two = rig.node("n2");
+    until_spread(&one, 2);
+    until_spread(&two, 2);
+    let mut wire = one.connect();
+    for value in 0..64 {
+        ask_on(&mut wire, &format!("LOOKUP {value}"));
+    }
+    let said = info(&mut wire);
+    let count = |name: &str| said[&format!("cluster_{name}")].parse::<u64>().unwrap();
+    assert_eq!(said["cluster_enabled"], "1");
+    assert_eq!((count("known_nodes"), count("links")), (2, 1), "{said:?}");
+    assert_eq!(count("partitions_owned"), 8, "{said:?}");
+    assert!(
+        count("hops_out") >= 32 && count("moves_out") >= 8,
+        "{said:?}"
+    );
+    assert!(
+        count("valid_for_ms") > 0 && count("etcd_quota") > 0,
+        "{said:?}"
+    );
+    let shown = wire.ask("SHOW NODES");
+    let column = |name: &str| {
+        let heads = shown.at(0).parts();
+        let found = heads.iter().position(|head| head.text() == name);
+        found.unwrap_or_else(|| panic!("no column {name}: {shown}"))
+    };
+    let other = shown.at(2);
+    assert!(other.at(column("hops_out")).text().parse::<u64>().unwrap() >= 32);
+    assert_eq!(shown.at(1).at(column("hops_out")), &Value::Null);
+    two.kill();
+    until("the other node is missed", || {
+        let said = info(&mut wire);
+        let is_lost = said
+            .get("cluster_lost_nodes")
+            .is_some_and(|lost| lost == "n2");
+        is_lost && said["cluster_partitions_owned"] == "16"
+    });
+    let shown = wire.ask("SHOW NODES").to_string();
+    assert!(shown.contains("lost"), "{shown}");
+    until("the takeover is told", || {
+        let events = one.operator().ask("SHOW EVENTS").to_string();
+        events.contains("takes over 8 partitions") && events.contains("which n2 had")
+    });
+    let page = one.get("/metrics");
+    for line in [
+        "rideau_cluster_partitions{cluster=\"test\",owner=\"this\"} 16",
+        "rideau_cluster_lost_nodes{cluster=\"test\"} 1",
+        "rideau_node_partitions{node=\"n1\"} 16",
+    ] {
+        assert!(page.contains(line), "{line} in {page}");
+    }
+}
+
+#[test]
+fn a_node_that_is_drained_owns_nothing_until_it_may_again() {
+    let rig = Rig::start();
+    let (one, two) = (rig.node("n1"), rig.node("n2"));
+    until_spread(&one, 2);
+    until_spread(&two, 2);
+    let mut operator = one.operator();
+    operator.ask("NODE.DRAIN n9").is_error("ERR no node");
+    assert_eq!(operator.ask("NODE.DRAIN n2").text(), "OK");
+    until_spread(&one, 1);
+    operator
+        .ask("NODE.DRAIN n1")
+        .is_error("ERR node n1 is the last");
+    // Its clients are served all the same.
+    let mut wire = two.connect();
+    let (_, ticket) = reserved(&ask_on(&mut wire, "RESERVE all TTL 600000"));
+    assert_eq!(ask_on(&mut wire, &format!("RELEASE {ticket}")).text(), "OK");
+    assert_eq!(operator.ask("NODE.UNDRAIN n2").text(), "OK");
+    until_spread(&one, 2);
+    let alone = Server::with("");
+    let mut operator = alone.operator();
+    operator
+        .ask("NODE.DRAIN n1")
+        .is_error("ERR this server is no node");
+}
+
+/// The keys of a node's certificate, which names this node.
+fn certified(rig: &Rig, ca: &Signer, name: &str) -> String {
+    let file = |end: &str| rig.folder.join(&format!("{name}.{end}"));
+    let papers = papers_for(name, &[name], ca);
+    fs::write(file("ca"), ca.pem()).unwrap();
+    fs::write(file("pem"), papers.certificate()).unwrap();
+    fs::write(file("key"), papers.key()).unwrap();
+    fs::set_permissions(file("key"), fs::Permissions::from_mode(0o600)).unwrap();
+    format!(
+        "ca = {:?}\ncert = {:?}\nkey = {:?}\n",
+        file("ca"),
+        file("pem"),
+        file("key")
+    )
+}
+
+#[test]
+fn nodes_speak_tls_and_one_with_the_certificate_of_another_is_cut() {
+    let rig = Rig::start();
+    let ca = authority("nodes");
+    let node = |name: &str, certified: &str| {
+        let config = rig.config(name, 2);
+        Server::with(&config.replace("[range.all]", &format!("{certified}[range.all]")))
+    };
+    let one = node("n1", &certified(&rig, &ca, "n1"));
+    let two = node("n2", &certified(&rig, &ca, "n2"));
+    until_spread(&one, 2);
+    until_spread(&two, 2);
+    let mut wire = one.connect();
+    for value in 0..32 {
+        let seen = ask_on(&mut wire, &format!("LOOKUP {value}"));
+        assert!(!matches!(seen, Value::Error(_)), "{seen}");
+    }
+    assert!(info(&mut wire)["cluster_hops_out"].parse::<u64>().unwrap() >= 16);
+    let three = node("n3", &certified(&rig, &ca, "n9"));
+    until("the third node lives", || {
+        let shown = three.connect().ask("SHOW NODES");
+        shown.parts().len() == 4
+    });
+    let cut = |wire: &mut Wire| {
+        let shown = wire.ask("SHOW NODES");
+        let rows = &shown.parts()[1..];
+        let states: Vec<_> = rows.iter().map(|row| row.at(1).text()).collect();
+        states
+    };
+    until("it is cut off", || {
+        cut(&mut wire) == ["live", "live", "cut"]
+    });
+    assert_eq!(cut(&mut three.connect()), ["cut", "cut", "live"]);
 }

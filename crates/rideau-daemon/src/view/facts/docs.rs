@@ -9,7 +9,7 @@ use super::{Described, KINDS, Surface};
 const BEGIN: &str = "<!-- metrics of ";
 const END: &str = "<!-- end of metrics -->";
 /// Pages that have such tables.
-const PAGES: [&str; 2] = ["docs/apps-operate.md", "docs/daemon.md"];
+const PAGES: [&str; 3] = ["docs/apps-operate.md", "docs/cluster.md", "docs/daemon.md"];
 
 #[test]
 fn docs_have_every_metric_of_every_thing() {

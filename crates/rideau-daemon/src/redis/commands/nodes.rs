@@ -1,0 +1,99 @@
+//! Commands of operators about the nodes of a cluster.
+
+use std::sync::Arc;
+
+use rideau_resp::{Quoted, Request};
+
+use super::{About, Subject, about};
+use crate::redis::client::{Client, CommandError, Next, OnReady, PendingCommand};
+use crate::state::cluster::Cluster;
+
+/// These commands.
+pub(super) const TABLE: &[About] = &[
+    about(
+        "NODE.DRAIN",
+        2,
+        "config",
+        Subject::Nothing,
+        "node",
+        "Have a node of the cluster give away what it owns, until NODE.UNDRAIN",
+        drain,
+    ),
+    about(
+        "NODE.UNDRAIN",
+        2,
+        "config",
+        Subject::Nothing,
+        "node",
+        "Let a node of the cluster own its share again",
+        undrain,
+    ),
+];
+
+fn drain(client: &mut Client, request: Request<'_>) -> Result<Next, CommandError> {
+    let (cluster, name) = named(client, request, "NODE.DRAIN")?;
+    let table = cluster.node.table();
+    let owners = &table.owners;
+    if !owners.nodes().contains_key(&name) {
+        let text = format!(
+            "ERR no node {} lives: SHOW NODES lists those that do.",
+            Quoted(name.as_bytes())
+        );
+        return Err(CommandError(text));
+    }
+    let mut others = owners.nodes().keys().filter(|other| **other != name);
+    if !others.any(|other| !owners.is_draining(other)) {
+        let text = format!(
+            "ERR node {name} is the last that may own something: add another node, or let one \
+             own its share again with NODE.UNDRAIN."
+        );
+        return Err(CommandError(text));
+    }
+    Ok(set(client, cluster, name, true))
+}
+
+fn undrain(client: &mut Client, request: Request<'_>) -> Result<Next, CommandError> {
+    let (cluster, name) = named(client, request, "NODE.UNDRAIN")?;
+    Ok(set(client, cluster, name, false))
+}
+
+/// The cluster, and the node that a command names.
+fn named(
+    client: &Client,
+    request: Request<'_>,
+    command: &'static str,
+) -> Result<(Arc<Cluster>, String), CommandError> {
+    let mut arguments = request.arguments();
+    let name = arguments.text(command, "a node")?.to_owned();
+    arguments.end(command)?;
+    let none = || CommandError("ERR this server is no node of a cluster.".into());
+    let cluster = client.daemon.cluster.clone().ok_or_else(none)?;
+    Ok((cluster, name))
+}
+
+/// Write down whether a node shall own nothing.
+fn set(client: &Client, cluster: Arc<Cluster>, name: String, is_draining: bool) -> Next {
+    let waits_for = name.clone();
+    let (daemon, by) = (Arc::clone(&client.daemon), client.user_name().to_owned());
+    let answer = async move {
+        let done = cluster.node.set_draining(&name, is_draining).await;
+        let finish: OnReady = match done {
+            Ok(()) => {
+                let text = match is_draining {
+                    true => "the node is to give away what it owns",
+                    false => "the node may own its share again",
+                };
+                daemon.events.add("node", &name, text.into(), Some(&by));
+                Box::new(|client: &mut Client| {
+                    client.reply().simple("OK");
+                })
+            }
+            Err(error) => Box::new(move |client: &mut Client| {
+                let text = format!("UNKNOWN etcd did not do it, or did not say so: {error}");
+                client.reply().error(text);
+            }),
+        };
+        finish
+    };
+    Next::Wait(PendingCommand::work(waits_for, Box::pin(answer)))
+}
