@@ -16,6 +16,10 @@ mod blocking;
 mod clients;
 #[path = "daemon/cluster.rs"]
 mod cluster;
+#[path = "daemon/cluster_keys.rs"]
+mod cluster_keys;
+#[path = "daemon/cluster_values.rs"]
+mod cluster_values;
 #[path = "daemon/control.rs"]
 mod control;
 #[path = "daemon/crowd.rs"]

@@ -44,7 +44,7 @@ use rideau_config::{CONTROL, User, edits, far, is_control};
 use rideau_process::panics;
 use rideau_resp::{Mistake, Protocol, Quoted, Request, Upper};
 
-pub(crate) use route::NOT_MINE;
+pub(crate) use route::{NOT_MINE, Wishes, down_text};
 pub(crate) use still::{deny, may_still};
 pub(crate) use watch::follow as follow_watch;
 

@@ -14,7 +14,7 @@ use rideau_core::cluster::Incarnation;
 use rideau_process::panics;
 use rideau_resp::{Protocol, RequestLimits, RequestParser};
 
-use crate::redis::client::{Client, CommandError, Next, OnReady, PendingCommand};
+use crate::redis::client::{Client, CommandError, Next, OnReady, PendingCommand, SentCommand};
 use crate::redis::commands;
 use crate::redis::login;
 use crate::redis::peer::Proof;
@@ -33,6 +33,10 @@ pub(crate) struct RemoteCommand {
     pub protocol: Protocol,
     /// What the client sent.
     pub bytes: Vec<u8>,
+    /// What the node says of it.
+    pub sent: SentCommand,
+    /// It may wait here.
+    pub may_wait: bool,
 }
 
 /// Execute a command of a client of another node. Says what the client is answered.
@@ -68,6 +72,8 @@ impl RemoteClient {
         let mut client = Client {
             proof,
             is_proven: true,
+            sent: command.sent,
+            is_in_exec: !command.may_wait,
             ..Client::new(daemon, Arc::new(card), user)
         };
         client.speak(command.protocol);

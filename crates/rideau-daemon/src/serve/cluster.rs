@@ -15,20 +15,22 @@ use rideau_cluster::{
     ServeAsks, ServedAnswer,
 };
 use rideau_config::{ClusterConfig, Config, Listen};
-use rideau_core::cluster::{AskRoute, Certainty, Incarnation, Partitions, PeerMessage};
+use rideau_core::cluster::{AskRoute, Certainty, Digest, Incarnation, Partitions, PeerMessage};
 use rideau_process::panics;
-use rideau_resp::{ReplyLimits, ReplyParser, RequestLimits, RequestParser, Value};
+use rideau_resp::{RequestLimits, RequestParser};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 
+use super::values::{ValueAsks, tickets};
+use crate::redis::client::SentCommand;
 use crate::redis::commands::NOT_MINE;
 use crate::redis::remote::{self, RemoteCommand};
-use crate::state::cluster::{Cluster, FreeValues};
+use crate::state::cluster::{Cluster, verbs};
 use crate::state::daemon::Daemon;
-use crate::state::values;
+use crate::state::values::{self, RangeNumbers};
 
 /// How often other nodes are told what is free here, if that has changed.
-const DIGEST: Duration = Duration::from_millis(100);
+const DIGEST: Duration = Duration::from_millis(50);
 
 /// A node that was opened, and where other nodes will reach it.
 pub(super) struct Joining {
@@ -278,6 +280,7 @@ impl LinkKeeper {
             told.abort();
         }
         *self.cluster.links.write() = None;
+        *self.cluster.server.write() = None;
         for node in &self.cluster.node.table().links {
             self.cluster.node.unlinked(node.clone());
         }
@@ -294,6 +297,7 @@ impl LinkKeeper {
             daemon: Arc::clone(&self.daemon),
             cluster: Arc::clone(&self.cluster),
         });
+        *self.cluster.server.write() = Some(Arc::clone(&server) as Arc<dyn ServeAsks>);
         let (links, told) = PeerLinks::start(options, self.listener.try_clone()?, server)?;
         *self.cluster.links.write() = Some(links);
         let told = tell_node(Arc::clone(&self.cluster), told);
@@ -316,7 +320,7 @@ async fn tell_node(cluster: Arc<Cluster>, mut told: mpsc::Receiver<LinkEvent>) {
         match event {
             LinkEvent::Linked(node) => cluster.node.linked(node),
             LinkEvent::Unlinked(node) => {
-                cluster.forget_free(&node);
+                cluster.digests.write().forget(&node);
                 cluster.node.unlinked(node);
             }
             LinkEvent::Message(node, LinkMessage::Peer(message)) => {
@@ -328,21 +332,18 @@ async fn tell_node(cluster: Arc<Cluster>, mut told: mpsc::Receiver<LinkEvent>) {
 }
 
 fn hear(cluster: &Cluster, node: &Incarnation, message: &LinkMessage) {
-    let LinkMessage::Digest {
-        partition,
-        range,
-        bytes,
-    } = message
-    else {
+    let LinkMessage::Digest { range, bytes, .. } = message else {
         return;
     };
-    let count = bytes.as_slice().try_into().map(u64::from_be_bytes);
-    if let (Ok(range), Ok(count)) = (str::from_utf8(range), count) {
-        let free = FreeValues {
-            partition: *partition,
-            count,
+    if let (Ok(range), Some((free, [is_waited, numbers @ ..]))) =
+        (str::from_utf8(range), bytes.split_first_chunk())
+    {
+        let digest = Digest {
+            free: u64::from_be_bytes(*free),
+            is_waited: *is_waited != 0,
+            numbers: numbers.to_vec(),
         };
-        cluster.set_free(range, node, free);
+        cluster.digests.write().set(range, node, digest);
     }
 }
 
@@ -359,25 +360,29 @@ async fn tell_free(daemon: Arc<Daemon>, cluster: Arc<Cluster>) {
             last = None;
             continue;
         };
-        let partition = cluster.first_served();
         let stats = daemon.values.ranges.all_stats().into_iter();
-        let free: Vec<_> = stats
-            .map(|stats| (stats.name, stats.free.to_u64_saturating()))
+        let all: Vec<_> = stats
+            .map(|stats| {
+                let mut bytes = stats.free.to_u64_saturating().to_be_bytes().to_vec();
+                bytes.push(cluster.lines.is_waited(&stats.name).into());
+                bytes.extend(RangeNumbers::of(&stats).write());
+                (stats.name, bytes)
+            })
             .collect();
-        let now = Some((partition, free, linked));
+        let now = Some((all, linked));
         if last == now {
             continue;
         }
         last = now;
-        let Some((Some(partition), free, linked)) = &last else {
+        let Some((all, linked)) = &last else {
             continue;
         };
-        for (range, free) in free {
+        for (range, bytes) in all {
             for node in linked {
                 let message = LinkMessage::Digest {
-                    partition: *partition,
+                    partition: 0,
                     range: range.clone().into_bytes(),
-                    bytes: free.to_be_bytes().into(),
+                    bytes: bytes.clone(),
                 };
                 // The next one says the same.
                 let _ = links.send(node, message);
@@ -396,19 +401,39 @@ impl ServeAsks for AskServer {
     fn serve(&self, from: &Incarnation, _id: u64, ask: PeerAsk) -> ServedAnswer {
         let (daemon, cluster) = (Arc::clone(&self.daemon), Arc::clone(&self.cluster));
         let from = from.clone();
+        let asks = ValueAsks {
+            daemon: Arc::clone(&daemon),
+            cluster: Arc::clone(&cluster),
+        };
         Box::pin(async move {
+            // Whether it is the owner that matters the node itself decides for these.
+            let is_verb = verbs::is_verb(&ask.command);
+            let is_hop = u64::from(ask.hop > 0);
+            if is_verb && !is_about_owner(&ask.command) {
+                cluster.counts.hops_in.fetch_add(is_hop, Ordering::Relaxed);
+                return asks.answer(ask).await;
+            }
             let route = cluster.node.route_for_peer(ask.partition, ask.epoch).await;
             if !matches!(route, AskRoute::Here { .. }) {
                 let reply = [NOT_MINE, b" the partition has another owner.\r\n"].concat();
                 return PeerAnswer { row: None, reply };
             }
-            cluster.counts.hops_in.fetch_add(1, Ordering::Relaxed);
+            cluster.counts.hops_in.fetch_add(is_hop, Ordering::Relaxed);
+            if is_verb {
+                return asks.answer(ask).await;
+            }
+            // A node that looks for a value asks the next one if this has none.
+            let is_reserve = is_reserve(&ask.command);
             let command = RemoteCommand {
                 user: Some(ask.user.into_boxed_str()).filter(|user| !user.is_empty()),
                 protocol: ask.protocol,
                 bytes: ask.command,
+                sent: SentCommand {
+                    hops: ask.hop,
+                    ..SentCommand::default()
+                },
+                may_wait: !is_reserve || ask.wait.is_none_or(|wait| !wait.is_zero()),
             };
-            let is_reserve = is_reserve(&command.bytes);
             let reply = remote::execute(&daemon, &from, command).await;
             let row = is_reserve.then(|| tickets(&reply)).flatten();
             PeerAnswer { row, reply }
@@ -419,7 +444,14 @@ impl ServeAsks for AskServer {
         for ticket in row.split(|byte| *byte == b' ') {
             if let Some((value, fence)) = self.daemon.values.read_ticket(ticket) {
                 // It may be given back already.
-                let _ = self.daemon.values.ranges.release(value, Some(fence));
+                let released = self.daemon.values.ranges.release(value, Some(fence));
+                if released.into_parts().0.is_err() {
+                    let asks = ValueAsks {
+                        daemon: Arc::clone(&self.daemon),
+                        cluster: Arc::clone(&self.cluster),
+                    };
+                    tokio::spawn(asks.give_back_elsewhere(value, ticket.to_vec()));
+                }
             }
         }
     }
@@ -430,28 +462,17 @@ impl ServeAsks for AskServer {
     }
 }
 
+/// Is it for the owner of a partition, and for no other node?
+fn is_about_owner(command: &[u8]) -> bool {
+    let words = verbs::read(command).unwrap_or_default();
+    let owners = [verbs::KEYED, verbs::BY, verbs::LINE];
+    let name = words.first().map_or(&b""[..], Vec::as_slice);
+    owners.iter().any(|verb| verb.as_bytes() == name)
+}
+
 fn is_reserve(command: &[u8]) -> bool {
     let mut parser = RequestParser::default();
     let read = parser.next(command, &mut 0, &RequestLimits::default());
     let request = read.ok().flatten();
     request.is_some_and(|request| request.name().eq_ignore_ascii_case(b"RESERVE"))
-}
-
-/// The tickets of values that an answer to RESERVE gives. They are given back if it gets
-/// lost.
-fn tickets(reply: &[u8]) -> Option<Vec<u8>> {
-    let parsed = ReplyParser::default().next(reply, &mut 0, &ReplyLimits::default());
-    let mut found = Vec::new();
-    let parsed = parsed.ok().flatten()?;
-    collect_tickets(&parsed, &mut found);
-    let tickets = found.join(&b' ');
-    (!tickets.is_empty()).then_some(tickets)
-}
-
-fn collect_tickets<'a>(value: &'a Value, found: &mut Vec<&'a [u8]>) {
-    match value {
-        Value::Bulk(word) if word.starts_with(b"v-") => found.push(word),
-        Value::Array(parts) => parts.iter().for_each(|part| collect_tickets(part, found)),
-        _ => (),
-    }
 }
