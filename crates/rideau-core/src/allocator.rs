@@ -59,7 +59,7 @@ use wheel::Wheel;
 
 pub use ask::{
     Ask, COUNT_MAX, Change, KEY_LEN_MAX, KEYS_MAX, Key, OWNER_LEN_MAX, PLACES_MAX, Place, Prefer,
-    Proof, TIERS_MAX, Which,
+    Proof, TIERS_MAX, Vouched, Which,
 };
 pub use effects::{Effects, Event, Rest, What};
 pub use entry::{BadEntry, Clock, Entry};
@@ -67,7 +67,7 @@ pub use fields::{DATA_LEN_MAX, FIELD_LEN_MAX, Field, Fields};
 pub use hold::{Held, Released};
 pub use interval::Interval;
 pub use look::{Bytes, Count, Filter, Seen, Standing};
-pub use many::{Many, ReadPart, RestorePart};
+pub use many::{Many, ReadPart, ReportedKey, RestorePart};
 pub use parts::{Parts, RestoreParts};
 pub use range::{
     Class, OnExpire, Order, RangeError, RangeId, RangeOptions, RangeStats, Start, TIME_MAX,
@@ -511,7 +511,8 @@ fn body<'a>(
     }
 }
 
-fn id_key(id: &[u8]) -> Vec<u8> {
+/// The id of an ask as a key of its records.
+pub fn id_key(id: &[u8]) -> Vec<u8> {
     let mut key = Vec::with_capacity(id.len() + 1);
     key.push(ID_MARK);
     key.extend_from_slice(id);

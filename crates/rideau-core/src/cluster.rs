@@ -9,10 +9,12 @@
 //! All of it is pure: nodes that see the same input decide the same.
 
 mod batch;
+mod digests;
 mod drops;
 mod effect;
 mod invariants;
 mod join;
+mod key_index;
 mod keys;
 mod lease;
 mod log;
@@ -35,8 +37,10 @@ mod table;
 mod takeover;
 
 pub use batch::{BadBatch, LogBatch, LogSection};
+pub use digests::{Digest, Digests, Search, SearchStep, SearchView, Tier};
 pub use drops::RowDrops;
 pub use effect::{Certainty, Effect, ResignReason};
+pub use key_index::{KeyAt, KeyIndexes, KeyTurn, SweptKey};
 pub use keys::{ClusterKeys, WatchedKey};
 pub use member::Cluster;
 pub use messages::{PeerMessage, ReportedRow, RowAnswer, RowMessage};

@@ -10,6 +10,7 @@ pub(crate) mod leak_check;
 mod listener;
 pub(crate) mod sd_notify;
 mod store_watch;
+mod values;
 
 use std::fmt;
 use std::io;

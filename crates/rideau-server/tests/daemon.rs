@@ -16,8 +16,12 @@ mod blocking;
 mod clients;
 #[path = "daemon/cluster.rs"]
 mod cluster;
+#[path = "daemon/cluster_keys.rs"]
+mod cluster_keys;
 #[path = "daemon/cluster_locks.rs"]
 mod cluster_locks;
+#[path = "daemon/cluster_values.rs"]
+mod cluster_values;
 #[path = "daemon/control.rs"]
 mod control;
 #[path = "daemon/crowd.rs"]

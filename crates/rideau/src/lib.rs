@@ -160,7 +160,7 @@ pub use now::Now;
 pub use peer::{Match, Peer};
 pub use pool::{About, Held, Holder, Manager, NotTaken, Pool, StartError, Take, WhyNot};
 pub use ranges::{
-    Answer, Answering, Committed, Dial, Failed, Leased, OpenError, Ranges, RangesHost,
+    Answer, Answering, Committed, Dial, Failed, KeyReport, Leased, OpenError, Ranges, RangesHost,
     RangesOptions, Reached, Reserving, rest,
 };
 pub use registry::{AddError, NoSuchPool, Registry};

@@ -47,7 +47,7 @@ use shared::{Handle, Inner, Shared};
 pub use answer::{Answer, Answering, Committed, Reached};
 pub use clocks::Dial;
 pub use failed::{Failed, OpenError};
-pub use hosted::RangesHost;
+pub use hosted::{KeyReport, RangesHost};
 pub use idle_hook::rest;
 pub use leased::Leased;
 pub use reserving::Reserving;

@@ -475,7 +475,7 @@ impl Driver {
     }
 
     /// Let others read what is known now.
-    fn publish(&mut self) {
+    pub(super) fn publish(&mut self) {
         self.is_stale = false;
         self.note_nodes();
         let owners = self.machine.table();

@@ -48,6 +48,12 @@ impl PartitionLog for NodeLog {
         self.shared.serving.serves(partition)
     }
 
+    fn newest(&self, partition: u32) -> u64 {
+        let table = self.shared.table.read();
+        let record = table.owners.owner(partition).record.as_ref();
+        record.map_or(0, |record| record.epoch)
+    }
+
     fn append(&self, sections: &[OwnedSection<'_>]) -> Result<(), PartitionsLost> {
         let (reply, answer) = channel();
         let owned = sections.iter().map(|section| LogSection {

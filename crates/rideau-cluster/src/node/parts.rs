@@ -49,6 +49,8 @@ impl Driver {
                 segments,
             } => self.load(partition, epoch, snapshot, segments),
             Effect::Begin { partition, epoch } => {
+                // A node that serves a partition knows what was owned when it got that.
+                self.publish();
                 self.shared.serving.begin(partition, epoch);
                 if let Some(part) = self.parts.held.get_mut(&partition) {
                     // A node that hands over to itself raises the epoch.

@@ -47,6 +47,15 @@ pub struct Key<'a> {
     pub unique: bool,
 }
 
+/// The owner of a key's partition says that no record elsewhere has the key for itself.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Vouched {
+    /// The partition of the key.
+    pub partition: u32,
+    /// The ownership in which it was said.
+    pub epoch: u64,
+}
+
 /// An ask for values.
 #[derive(Clone, Copy, Debug)]
 pub struct Ask<'a> {
@@ -66,6 +75,9 @@ pub struct Ask<'a> {
     pub partial: bool,
     /// Whose they are from then on. Another owner's values are not given again for a key.
     pub owner: Option<&'a [u8]>,
+    /// Where other nodes have partitions, an ask with an id or with a key for itself needs
+    /// this.
+    pub vouched: Option<Vouched>,
 }
 
 impl<'a> Ask<'a> {
@@ -81,6 +93,7 @@ impl<'a> Ask<'a> {
             count: 1,
             partial: false,
             owner: None,
+            vouched: None,
         }
     }
 
@@ -154,6 +167,8 @@ pub struct Change<'a> {
     pub owner: Option<&'a [u8]>,
     /// The holder may be another owner: it was shown otherwise that this is right.
     pub any_owner: bool,
+    /// Where other nodes have partitions, a key for the record itself needs this.
+    pub vouched: Option<Vouched>,
 }
 
 impl<'a> Change<'a> {
@@ -167,6 +182,7 @@ impl<'a> Change<'a> {
             claim: false,
             owner: None,
             any_owner: false,
+            vouched: None,
         }
     }
 

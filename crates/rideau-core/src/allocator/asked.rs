@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::ask::{Ask, Key, Place, Prefer};
+use super::ask::{Ask, Key, Place, Prefer, Vouched};
 use super::fields::Fields;
 
 /// An ask for values that outlives the call that it came with.
@@ -16,6 +16,7 @@ pub(super) struct Asked {
     count: u32,
     partial: bool,
     owner: Option<Box<[u8]>>,
+    vouched: Option<Vouched>,
 }
 
 impl Asked {
@@ -30,6 +31,7 @@ impl Asked {
             count: ask.count,
             partial: ask.partial,
             owner: ask.owner.map(Into::into),
+            vouched: ask.vouched,
         }
     }
 
@@ -50,6 +52,7 @@ impl Asked {
             count: self.count,
             partial: self.partial,
             owner: self.owner.as_deref(),
+            vouched: self.vouched,
         })
     }
 

@@ -11,6 +11,7 @@
 mod directory;
 mod hold;
 mod hosting;
+mod keys;
 mod known;
 mod look;
 mod reserve;
@@ -28,8 +29,10 @@ use crate::cluster::Partitions;
 use crate::time::Instant;
 use directory::Directory;
 use hosting::{Gate, HostPhase};
+use keys::KeyEpochs;
 
 pub use hosting::{ReadPart, RestorePart};
+pub use keys::ReportedKey;
 pub(super) use restore::RestoreMany;
 
 /// The machines of several partitions.
@@ -50,6 +53,8 @@ pub struct Many {
     fence: u64,
     /// Says which partitions may be decided on, if they come and go.
     gate: Option<Gate>,
+    /// What is known of the ownerships that keys are given out in.
+    key_epochs: KeyEpochs,
     /// What became free and was not offered to an ask yet, while any ask waits.
     freed: Freed,
     /// The partition where the next ask begins to look.

@@ -6,6 +6,7 @@ mod apps;
 mod broker;
 mod cluster;
 mod codel;
+mod digests;
 mod fair;
 mod hall;
 mod keyed;

@@ -37,6 +37,7 @@ impl World {
             count: wish.count,
             partial: wish.partial,
             owner: None,
+            vouched: None,
         };
         let before = self.effects.position();
         let mut granted = Vec::new();

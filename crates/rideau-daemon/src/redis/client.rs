@@ -9,7 +9,7 @@ use std::sync::{Arc, Weak};
 use std::task::Waker;
 use std::time::{Duration, Instant};
 
-use rideau::allocator::Prefer;
+use rideau::allocator::{Prefer, Vouched};
 use rideau::{AskOptions, Full, Reason, Refusal};
 use rideau_config::label::{BadLabel, Label};
 use rideau_config::{Config, User};
@@ -103,6 +103,23 @@ pub(crate) struct Client {
     pub transaction: Option<Box<Transaction>>,
     /// That is being executed, and nothing of it waits.
     pub is_in_exec: bool,
+    /// What a node says of the command that it sent here.
+    pub sent: SentCommand,
+}
+
+/// What a node says of a command that it sends to another, or to itself.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct SentCommand {
+    /// So many nodes have sent it on.
+    pub hops: u8,
+    /// Its key was looked for on all nodes.
+    pub vouched: Option<Vouched>,
+    /// It has waited so long for values of any node, and there were none.
+    pub waited: Option<Duration>,
+    /// It gets nothing: others wait for what there is, or nothing is left anywhere.
+    pub is_told_none: bool,
+    /// Every node does its part of it.
+    pub is_part: bool,
 }
 
 /// Which answers a client wants.

@@ -14,7 +14,7 @@ use rideau_core::cluster::Incarnation;
 use rideau_process::panics;
 use rideau_resp::{Protocol, RequestLimits, RequestParser};
 
-use crate::redis::client::{Client, CommandError, Next, OnReady, PendingCommand};
+use crate::redis::client::{Client, CommandError, Next, OnReady, PendingCommand, SentCommand};
 use crate::redis::commands;
 use crate::redis::login;
 use crate::redis::peer::Proof;
@@ -36,6 +36,10 @@ pub(crate) struct RemoteCommand {
     pub bytes: Vec<u8>,
     /// The session of this node that its connection is in.
     pub session: Option<(Ticket, HolderId)>,
+    /// What the node says of it.
+    pub sent: SentCommand,
+    /// It may wait here.
+    pub may_wait: bool,
 }
 
 /// Execute a command of a client of another node. Says what the client is answered, and
@@ -74,6 +78,8 @@ impl RemoteClient {
             proof,
             is_proven: true,
             session: command.session,
+            sent: command.sent,
+            is_in_exec: !command.may_wait,
             ..Client::new(daemon, Arc::new(card), user)
         };
         client.speak(command.protocol);

@@ -13,23 +13,23 @@ use rideau::store::etcd::{EtcdLogin, EtcdOptions, EtcdTls};
 use rideau_cluster::{
     ClusterNode, LINK_VERSIONS, LinkEvent, LinkMessage, LinkOptions, LinkSecret, MoveKind,
     MovedPartitions, NameEvent, NodeAbout, NodeError, NodeEvents, NodeOptions, NodeTable,
-    PeerLinks, PeerSender, PeerTls, ReportParts, ReportTooLong, read_report,
+    PeerLinks, PeerSender, PeerTls, ReportParts, ReportTooLong, ServeAsks, read_report,
 };
 use rideau_config::{ClusterConfig, Config, Listen};
-use rideau_core::cluster::{Certainty, Incarnation, Partitions, PeerMessage, RowMessage};
+use rideau_core::cluster::{Certainty, Digest, Incarnation, Partitions, PeerMessage, RowMessage};
 use rideau_process::panics;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 
 use crate::net::tls;
-use crate::state::cluster::{Cluster, FreeValues, read_left};
+use crate::state::cluster::{Cluster, read_left};
 use crate::state::daemon::Daemon;
 use crate::state::ticket;
-use crate::state::values;
+use crate::state::values::{self, RangeNumbers};
 use asks::AskServer;
 
 /// How often other nodes are told what is free here, if that has changed.
-const DIGEST: Duration = Duration::from_millis(100);
+const DIGEST: Duration = Duration::from_millis(50);
 
 /// Reports of other nodes that are not all there have so many bytes together.
 const REPORTS_MAX: usize = 256 << 20;
@@ -355,6 +355,7 @@ impl LinkKeeper {
             told.abort();
         }
         *self.cluster.links.write() = None;
+        *self.cluster.server.write() = None;
         self.cluster.unlinked_all();
         self.me.clone_from(&me);
         let Some(me) = me else {
@@ -370,6 +371,7 @@ impl LinkKeeper {
             daemon: Arc::clone(&self.daemon),
             cluster: Arc::clone(&self.cluster),
         });
+        *self.cluster.server.write() = Some(Arc::clone(&server) as Arc<dyn ServeAsks>);
         let (links, told) = PeerLinks::start(options, self.listener.try_clone()?, server)?;
         *self.cluster.links.write() = Some(links);
         let told = tell_node(Arc::clone(&self.daemon), Arc::clone(&self.cluster), told);
@@ -461,21 +463,18 @@ fn hear_report(
 }
 
 fn hear(cluster: &Cluster, node: &Incarnation, message: &LinkMessage) {
-    let LinkMessage::Digest {
-        partition,
-        range,
-        bytes,
-    } = message
-    else {
+    let LinkMessage::Digest { range, bytes, .. } = message else {
         return;
     };
-    let count = bytes.as_slice().try_into().map(u64::from_be_bytes);
-    if let (Ok(range), Ok(count)) = (str::from_utf8(range), count) {
-        let free = FreeValues {
-            partition: *partition,
-            count,
+    if let (Ok(range), Some((free, [is_waited, numbers @ ..]))) =
+        (str::from_utf8(range), bytes.split_first_chunk())
+    {
+        let digest = Digest {
+            free: u64::from_be_bytes(*free),
+            is_waited: *is_waited != 0,
+            numbers: numbers.to_vec(),
         };
-        cluster.set_free(range, node, free);
+        cluster.digests.write().set(range, node, digest);
     }
 }
 
@@ -492,25 +491,29 @@ async fn tell_free(daemon: Arc<Daemon>, cluster: Arc<Cluster>) {
             last = None;
             continue;
         };
-        let partition = cluster.first_served();
         let stats = daemon.values.ranges.all_stats().into_iter();
-        let free: Vec<_> = stats
-            .map(|stats| (stats.name, stats.free.to_u64_saturating()))
+        let all: Vec<_> = stats
+            .map(|stats| {
+                let mut bytes = stats.free.to_u64_saturating().to_be_bytes().to_vec();
+                bytes.push(cluster.lines.is_waited(&stats.name).into());
+                bytes.extend(RangeNumbers::of(&stats).write());
+                (stats.name, bytes)
+            })
             .collect();
-        let now = Some((partition, free, linked));
+        let now = Some((all, linked));
         if last == now {
             continue;
         }
         last = now;
-        let Some((Some(partition), free, linked)) = &last else {
+        let Some((all, linked)) = &last else {
             continue;
         };
-        for (range, free) in free {
+        for (range, bytes) in all {
             for node in linked {
                 let message = LinkMessage::Digest {
-                    partition: *partition,
+                    partition: 0,
                     range: range.clone().into_bytes(),
-                    bytes: free.to_be_bytes().into(),
+                    bytes: bytes.clone(),
                 };
                 // The next one says the same.
                 let _ = links.send(node, message);

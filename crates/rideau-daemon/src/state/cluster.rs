@@ -3,17 +3,24 @@
 mod claim;
 mod entry;
 mod far;
+mod lines;
 mod names;
+pub(crate) mod verbs;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::{Mutex, RwLock};
 use rideau::Histogram;
-use rideau_cluster::{ClusterNode, LinkError, PeerAnswer, PeerAsk, PeerLinks};
-use rideau_core::cluster::{AskRoute, DownReason, Incarnation, Partitions, PeerMessage};
+use rideau_cluster::{ClusterNode, LinkError, PeerAnswer, PeerAsk, PeerLinks, ServeAsks};
+use rideau_core::cluster::{
+    AskRoute, Digests, DownReason, Incarnation, KeyIndexes, Partitions, PeerMessage,
+};
+use tokio::sync::Notify;
+
+pub(crate) use lines::Lines;
 
 pub(crate) use claim::{ClaimOutcome, ClaimWait, LockClaim};
 pub(crate) use entry::{NameLease, NoLease};
@@ -41,19 +48,20 @@ pub(crate) struct Cluster {
     next_far: AtomicU64,
     /// The newest link to each node, and the last number of all.
     numbers: Mutex<(BTreeMap<Incarnation, u64>, u64)>,
-    /// What other nodes have free of each range.
-    free: RwLock<BTreeMap<(Box<str>, Incarnation), FreeValues>>,
+    /// Answers what nodes ask this one, itself among them.
+    pub server: RwLock<Option<Arc<dyn ServeAsks>>>,
+    /// What other nodes have of each range.
+    pub digests: RwLock<Digests>,
+    /// Where the keys of the partitions of this node are.
+    pub keys: Mutex<KeyIndexes>,
+    /// A key is free again, or more is known of keys.
+    pub keys_changed: Notify,
+    /// One task at a time has other nodes report their keys.
+    pub collecting: tokio::sync::Mutex<()>,
+    /// Asks that wait on this node for values of any node.
+    pub lines: Lines,
     /// What was counted.
     pub counts: HopCounts,
-}
-
-/// What a node has free of a range.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct FreeValues {
-    /// A partition of the node.
-    pub partition: u32,
-    /// How many there are in all of its partitions.
-    pub count: u64,
 }
 
 /// Where commands went.
@@ -93,7 +101,12 @@ impl Cluster {
             node,
             partitions,
             links: RwLock::new(None),
-            free: RwLock::default(),
+            server: RwLock::new(None),
+            digests: RwLock::default(),
+            keys: Mutex::new(KeyIndexes::new(partitions.count())),
+            keys_changed: Notify::new(),
+            collecting: tokio::sync::Mutex::default(),
+            lines: Lines::default(),
             counts: HopCounts::default(),
         }
     }
@@ -102,12 +115,6 @@ impl Cluster {
     pub(crate) fn is_alone(&self) -> bool {
         let mut all = 0..self.partitions.count();
         all.all(|partition| self.node.serves(partition).is_some())
-    }
-
-    /// The first partition that this node serves.
-    pub(crate) fn first_served(&self) -> Option<u32> {
-        let mut all = 0..self.partitions.count();
-        all.find(|partition| self.node.serves(*partition).is_some())
     }
 
     /// How many partitions no node is known to serve: without owner, or this node's by the
@@ -176,7 +183,7 @@ impl Cluster {
 
     /// The link to another node is gone.
     pub(crate) fn unlinked(self: &Arc<Self>, node: Incarnation) {
-        self.forget_free(&node);
+        self.digests.write().forget(&node);
         let link = self.numbers.lock().0.remove(&node);
         if let Some(link) = link {
             self.change_rows(|rows, effects| rows.unlinked(&node, link, effects));
@@ -209,49 +216,51 @@ impl Cluster {
         }
     }
 
-    /// Another node says how much it has free of a range.
-    pub(crate) fn set_free(&self, range: &str, node: &Incarnation, free: FreeValues) {
-        let key = (Box::from(range), node.clone());
-        self.free.write().insert(key, free);
-    }
-
-    /// There is no link to a node any more: what it has is not known.
-    fn forget_free(&self, node: &Incarnation) {
-        self.free.write().retain(|(_, of), _| of != node);
-    }
-
-    /// The node that has most free values of these ranges, and a partition of it.
-    pub(crate) fn most_free(&self, ranges: &[Box<str>]) -> Option<(Incarnation, u32)> {
-        let all = self.free.read();
-        let has_some = |free: &FreeValues| free.count > 0;
-        let named = all
-            .iter()
-            .filter(|((range, _), free)| ranges.contains(range) && has_some(free));
-        let most = named.max_by_key(|(_, free)| free.count);
-        most.map(|((_, node), free)| (node.clone(), free.partition))
-    }
-
-    /// A node had none of these, although it had said so.
-    pub(crate) fn had_none(&self, ranges: &[Box<str>], node: &Incarnation) {
-        let mut all = self.free.write();
-        let those = all
-            .iter_mut()
-            .filter(|((range, of), _)| of == node && ranges.contains(range));
-        those.for_each(|(_, free)| free.count = 0);
-    }
-
-    /// The name of a node that owns partitions and has not said how much it has free of one
-    /// of these ranges.
-    pub(crate) fn silent_about(&self, ranges: &[Box<str>]) -> Option<String> {
-        let (table, all) = (self.node.table(), self.free.read());
-        let mut owners = (0..self.partitions.count())
-            .filter_map(|partition| table.owner(partition))
-            .map(|(owner, _)| owner)
-            .filter(|owner| table.me.as_ref() != Some(*owner));
-        let is_silent = |owner: &&Incarnation| {
-            let key = |range: &str| (Box::from(range), (*owner).clone());
-            ranges.iter().any(|range| !all.contains_key(&key(range)))
+    /// Have this node answer what it would ask another.
+    pub(crate) async fn ask_self(&self, ask: PeerAsk) -> Result<PeerAnswer, LinkError> {
+        let server = self.server.read().clone();
+        let me = self.node.table().me.clone();
+        let (Some(server), Some(me)) = (server, me) else {
+            return Err(LinkError::NoLink);
         };
-        owners.find(is_silent).map(|owner| owner.name.clone())
+        Ok(server.serve(&me, 0, ask).await)
+    }
+
+    /// All other nodes that own partitions.
+    pub(crate) fn others(&self) -> BTreeSet<Incarnation> {
+        let table = self.node.table();
+        let owners = (0..self.partitions.count()).filter_map(|partition| table.owner(partition));
+        let others = owners.filter(|(owner, _)| table.me.as_ref() != Some(*owner));
+        others.map(|(owner, _)| owner.clone()).collect()
+    }
+
+    /// The names of nodes that do not live any more, and own partitions.
+    pub(crate) fn dead_owners(&self) -> BTreeSet<String> {
+        let table = self.node.table();
+        let all = table.owners.owners();
+        let records = all.filter_map(|(_, owner)| owner.record.as_ref());
+        let dead = records.filter(|record| !table.owners.is_live(&record.owner));
+        dead.map(|record| record.owner.name.clone()).collect()
+    }
+
+    /// The first partition that a node owns, and its epoch.
+    pub(crate) fn first_of(&self, node: &Incarnation) -> Option<(u32, u64)> {
+        let table = self.node.table();
+        (0..self.partitions.count()).find_map(|partition| {
+            let (owner, epoch) = table.owner(partition)?;
+            (owner == node).then_some((partition, epoch))
+        })
+    }
+
+    /// The partitions that this node serves, with their epochs.
+    pub(crate) fn served(&self) -> Vec<(u32, u64)> {
+        let all = 0..self.partitions.count();
+        let served = all.filter_map(|partition| Some((partition, self.node.serves(partition)?)));
+        served.collect()
+    }
+
+    /// Does an ask wait for values of a range, on any node?
+    pub(crate) fn is_waited(&self, range: &str) -> bool {
+        self.lines.is_waited(range) || self.digests.read().is_waited(range)
     }
 }

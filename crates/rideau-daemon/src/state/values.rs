@@ -5,6 +5,7 @@
 //! values that go with the connection that asked.
 
 mod follow;
+mod numbers;
 mod owner;
 mod place;
 mod secret;
@@ -29,6 +30,7 @@ use rideau_config::{Config, RangeConfig, StoreKind};
 use secret::{Origin, Secret};
 use store::Folder;
 
+pub(crate) use numbers::RangeNumbers;
 pub(crate) use owner::{owner_of, sees_fence};
 pub(crate) use place::{NamedRange, NamedRanges, RangeCounts};
 pub(crate) use secret::ValueTicket;

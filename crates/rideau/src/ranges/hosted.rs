@@ -4,6 +4,7 @@
 //! them goes to the log that the partitions of a node share.
 
 mod commit;
+mod keys;
 mod sections;
 mod snapshots;
 
@@ -23,6 +24,7 @@ use super::shared::{Handle, Inner, Shared};
 use super::{EVENTS_KEPT, Ranges, RangesOptions};
 use crate::store::{Loaded, PartitionHost, PartitionLog, Piece};
 use commit::NodeCommitter;
+pub use keys::KeyReport;
 
 /// No epoch: the partition is not open.
 const NONE: u64 = u64::MAX;
@@ -114,7 +116,11 @@ impl Ranges {
             options.ranges,
             move |partition| gate.serves(partition),
         );
-        let machine = machine.map_err(|(name, error)| OpenError::Range { name, error })?;
+        let mut machine = machine.map_err(|(name, error)| OpenError::Range { name, error })?;
+        let newest = Arc::clone(&log);
+        if let Some(many) = machine.many_mut() {
+            many.know_epochs_by(move |partition| newest.newest(partition));
+        }
         let events = broadcast::Sender::new(EVENTS_KEPT);
         let count = partitions.count() as usize;
         let hosted = Hosted {

@@ -48,6 +48,11 @@ pub trait PartitionLog: Send + Sync {
     /// call of the host.
     fn serves(&self, partition: u32) -> Option<u64>;
 
+    /// The newest ownership of a partition that this node knows of, its own or another's;
+    /// zero if there was none. A node that serves a partition knows of all that was owned
+    /// when it came to own that. It is asked as [`serves`](Self::serves) is.
+    fn newest(&self, partition: u32) -> u64;
+
     /// Writes sections after all earlier ones, and returns when they are safe.
     ///
     /// It may take as long as etcd is away. An outcome that is not known is found out

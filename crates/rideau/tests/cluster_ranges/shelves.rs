@@ -59,6 +59,8 @@ pub(crate) struct State {
     /// When anything of a partition was written last, by the time of all.
     pub(crate) written_at: BTreeMap<u32, Duration>,
     pub(crate) time: Duration,
+    /// What each life has heard of all epochs: no more than when it last got a partition.
+    known: BTreeMap<Life, Vec<u64>>,
 }
 
 struct Batch(Vec<(u32, u64, Vec<u8>)>);
@@ -105,6 +107,7 @@ impl Shelves {
             len_max: 256 * 1024,
             written_at: BTreeMap::new(),
             time: Duration::ZERO,
+            known: BTreeMap::new(),
         };
         Self(Arc::new(Kept {
             state: Mutex::new(state),
@@ -157,6 +160,8 @@ impl Shelves {
         owner.is_open = false;
         owner.segments.push((owner.epoch, node.life, at));
         let (epoch, chunks) = (owner.epoch, owner.chunks.clone());
+        let epochs = state.owners.iter().map(|owner| owner.epoch).collect();
+        state.known.insert(node.life, epochs);
         drop(state);
         let chunks = chunks.iter().map(|chunk| Piece::Snapshot(chunk));
         let sections = pieces.iter().map(|bytes| Piece::Batch(bytes));
@@ -357,6 +362,11 @@ impl PartitionLog for NodeLog {
         let is_served = owner.life == Some(self.life) && owner.is_open;
         let is_sure = !state.unsure.contains(&self.life) && !state.dead.contains(&self.life);
         (is_served && is_sure).then_some(owner.epoch)
+    }
+
+    fn newest(&self, partition: u32) -> u64 {
+        let known = self.shelves.state().known.get(&self.life).cloned();
+        known.map_or(0, |known| known[partition as usize])
     }
 
     fn append(&self, sections: &[OwnedSection<'_>]) -> Result<(), PartitionsLost> {

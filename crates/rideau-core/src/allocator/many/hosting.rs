@@ -11,6 +11,7 @@
 use std::fmt;
 
 use super::directory::{Directory, share};
+use super::keys::KeyEpochs;
 use super::{Many, Part};
 use crate::allocator::ask::{COUNT_MAX, Which};
 use crate::allocator::effects::{Effects, PartLog};
@@ -67,7 +68,7 @@ impl HostPhase {
         !matches!(self, Self::Loaded { .. })
     }
 
-    const fn epoch(self) -> Option<u64> {
+    pub(super) const fn epoch(self) -> Option<u64> {
         match self {
             Self::Always => None,
             Self::Loaded { epoch, .. } | Self::Open { epoch, .. } | Self::Closed { epoch } => {
@@ -147,6 +148,7 @@ impl Many {
             events: 0,
             fence: options.fence,
             gate: None,
+            key_epochs: KeyEpochs::default(),
             freed: Freed::default(),
             next: 0,
         }

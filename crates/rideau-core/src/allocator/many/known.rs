@@ -21,6 +21,7 @@ impl Many {
         if ask.id.is_none() && ask.keys.is_empty() {
             return Ok(false);
         }
+        self.check_keys(ask.keys, ask.id, ask.vouched)?;
         let mut found = self.with_id(ask, now, effects);
         if let Some(owner) = self.owner(ask, now, effects)? {
             if !found.is_empty() && found != [owner] {
@@ -181,6 +182,7 @@ impl Many {
         act: impl FnOnce(&mut Allocator, Partition, Instant, &mut Effects) -> Result<T, Refused>,
     ) -> Result<T, Refused> {
         change.check()?;
+        self.check_keys(change.keys, None, change.vouched)?;
         let is_taken = self.is_taken_elsewhere(change.keys, part, now, effects);
         let done = self.visit(part, now, effects, |machine, at, now, effects| {
             machine.keys_taken = is_taken;

@@ -164,6 +164,11 @@ impl Many {
         (free, size)
     }
 
+    /// How many values there are in these places, in whatever partitions.
+    pub fn size_of(&self, prefer: &[Prefer]) -> Size {
+        self.directory.size_of(prefer)
+    }
+
     pub(in crate::allocator) fn free_in(&self, range: RangeId, values: Interval) -> Size {
         let mut free = Size::ZERO;
         for part in self.served() {

@@ -6,7 +6,7 @@ use std::task::Waker;
 use rideau_config::User;
 use rideau_resp::Protocol;
 
-use super::{Client, Replies};
+use super::{Client, Replies, SentCommand};
 use crate::redis::commit_wait::CommitWait;
 use crate::redis::peer::Proof;
 use crate::redis::subscriptions::Watch;
@@ -57,6 +57,7 @@ impl Client {
             full: None,
             transaction: None,
             is_in_exec: false,
+            sent: SentCommand::default(),
         }
     }
 }

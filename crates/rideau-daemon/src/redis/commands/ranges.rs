@@ -12,10 +12,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use rideau::allocator::{Change, Place, Prefer, Refused, Reservation};
+use rideau::allocator::{Ask, Change, Place, Prefer, Refused, Reservation};
 use rideau::{Committed, Failed, Instant, Reserving};
 
-use super::route;
 use crate::redis::client::{
     AskArgs, Awaits, Client, CommandError, Next, OnReady, PendingCommand, closed,
 };
@@ -31,7 +30,7 @@ pub(super) use hold::{cancel, is_value, lookup, refresh, release, update, write}
 pub(super) use manage::{
     add, bulk_release, debug, drain, info, list, memory, remove, set, stat, watch,
 };
-pub(super) use words::may_use_places;
+pub(super) use words::{ask_id, may_use_places};
 
 /// How much a value was preferred, in a word.
 const TIERS: [&str; 8] = [
@@ -51,12 +50,27 @@ pub(super) fn reserve(client: &mut Client, request: Request<'_>) -> Result<Next,
     if words.is_async() {
         return later::reserve(client, &words);
     }
-    let Some(limit) = words.wait.filter(|_| !client.is_in_exec) else {
+    let waits_here = || !client.is_in_exec && client.waits_here(request);
+    let Some(limit) = words.wait.filter(|_| waits_here()) else {
         let owner = owner_of(client.user.as_deref());
-        let answer = client.daemon.values.ranges.reserve(&words.ask(owner));
-        let (decision, until) = answer.into_parts();
+        let vouched = client.sent.vouched;
+        let ask = Ask {
+            vouched,
+            ..words.ask(owner)
+        };
+        let ranges = &client.daemon.values.ranges;
+        if client.sent.is_told_none {
+            let none = ranges.count_exhausted(ask.prefer);
+            let until = ranges.logged();
+            settle(client, Err(none), until, &words.how(), words.prefer())?;
+            return Ok(Next::Done);
+        }
+        let (decision, until) = ranges.reserve(&ask).into_parts();
+        if words.has_own_key() && decision.is_ok() {
+            client.gave_key();
+        }
         let is_none = matches!(decision, Err(Failed::Refused(Refused::Exhausted { .. })));
-        if is_none && let Some(next) = route::instead_of_none(client, request)? {
+        if is_none && let Some(next) = client.instead_of_none(request)? {
             return Ok(next);
         }
         settle(client, decision, until, &words.how(), words.prefer())?;
@@ -79,6 +93,15 @@ pub(super) fn reserve(client: &mut Client, request: Request<'_>) -> Result<Next,
         }
     }
     Ok(Next::Done)
+}
+
+/// Is a RESERVE right as it is written, and may the client ask for that?
+///
+/// # Errors
+///
+/// If not.
+pub(super) fn check(client: &Client, request: Request<'_>) -> Result<(), CommandError> {
+    Words::parse(client, request).map(drop)
 }
 
 /// What the answer of a reserve depends on besides the decision.
@@ -122,6 +145,7 @@ fn settle(
         Err(Failed::Refused(Refused::Exhausted { free, size })) => {
             exhaust(client, prefer);
             let waited = how.since.map(|since| since.elapsed());
+            let waited = waited.or(client.sent.waited);
             let none = no::none(&client.daemon, prefer, free, size, waited);
             client.tell_no(&none);
             return Ok(());
@@ -136,8 +160,7 @@ fn settle(
     };
     client.held_back.until(until);
     let now = client.daemon.values.ranges.now();
-    // A client of another node has come by way of that.
-    let hops = i64::from(client.is_of_node());
+    let hops = client.sent.hops.into();
     if let ([one], false) = (&granted[..], how.is_many) {
         let kept = keep(client, one, &how.tail);
         let ticket = kept.inspect_err(|_| give_back(client, &granted))?;
@@ -269,10 +292,14 @@ pub(super) fn claim(client: &mut Client, request: Request<'_>) -> Result<Next, C
         keys: &beside.keys,
         claim: true,
         owner: Some(owner_of(client.user.as_deref())),
+        vouched: client.sent.vouched,
         ..Change::new(&beside.data)
     };
     let answer = client.daemon.values.ranges.claim(value, &change);
     let (decision, until) = answer.into_parts();
+    if beside.has_own_key() && decision.is_ok() {
+        client.gave_key();
+    }
     let held = match decision {
         Ok(held) => held,
         Err(Failed::Refused(Refused::Reserved | Refused::Resting)) => {
@@ -304,6 +331,7 @@ pub(super) fn claim(client: &mut Client, request: Request<'_>) -> Result<Next, C
         give_back(client, &[reservation]);
     })?;
     let left = no::millis(held.until, client.daemon.values.ranges.now());
+    let hops = client.sent.hops.into();
     let mut reply = client.reply();
     reply
         .array(8)
@@ -312,7 +340,7 @@ pub(super) fn claim(client: &mut Client, request: Request<'_>) -> Result<Next, C
         .bulk(ticket)
         .integer(left)
         .bulk(TIERS[0])
-        .integer(0)
+        .integer(hops)
         .integer(held.fence as i64)
         .bulk(held.was.word());
     Ok(Next::Done)

@@ -7,9 +7,11 @@ use rideau_cluster::{PeerAnswer, PeerAsk, ServeAsks, ServedAnswer};
 use rideau_core::cluster::{AskRoute, Incarnation};
 use rideau_resp::{ReplyLimits, ReplyParser, RequestLimits, RequestParser, Value};
 
-use crate::redis::commands::{self, IN_SESSION, NO_PARTITION, NOT_MINE};
+use crate::redis::client::SentCommand;
+use crate::redis::commands::{self, About, IN_SESSION, NO_PARTITION, NOT_MINE};
 use crate::redis::remote::{self, RemoteCommand};
-use crate::state::cluster::Cluster;
+use crate::serve::values::ValueAsks;
+use crate::state::cluster::{Cluster, verbs};
 use crate::state::daemon::Daemon;
 use crate::state::end::EndReason;
 use crate::state::ticket::Ticket;
@@ -26,11 +28,28 @@ pub(super) struct AskServer {
     pub(super) cluster: Arc<Cluster>,
 }
 
+impl AskServer {
+    fn values(&self) -> ValueAsks {
+        ValueAsks {
+            daemon: Arc::clone(&self.daemon),
+            cluster: Arc::clone(&self.cluster),
+        }
+    }
+}
+
 impl ServeAsks for AskServer {
     fn serve(&self, from: &Incarnation, _id: u64, ask: PeerAsk) -> ServedAnswer {
         let (daemon, cluster) = (Arc::clone(&self.daemon), Arc::clone(&self.cluster));
         let from = from.clone();
+        let asks = self.values();
         Box::pin(async move {
+            // Whether it is the owner that matters the node itself decides for these.
+            let is_verb = verbs::is_verb(&ask.command);
+            let is_hop = u64::from(ask.hop > 0);
+            if is_verb && !is_about_owner(&ask.command) {
+                cluster.counts.hops_in.fetch_add(is_hop, Ordering::Relaxed);
+                return asks.answer(ask).await;
+            }
             let is_here = match ask.partition {
                 // It is about a ticket that this life of the node gave, or about a session.
                 NO_PARTITION | IN_SESSION => cluster.me().is_some_and(|me| me.fence == ask.epoch),
@@ -43,7 +62,10 @@ impl ServeAsks for AskServer {
                 let reply = [NOT_MINE, b" the partition has another owner.\r\n"].concat();
                 return PeerAnswer { row: None, reply };
             }
-            cluster.counts.hops_in.fetch_add(1, Ordering::Relaxed);
+            cluster.counts.hops_in.fetch_add(is_hop, Ordering::Relaxed);
+            if is_verb {
+                return asks.answer(ask).await;
+            }
             let id = ask
                 .holder
                 .as_slice()
@@ -57,11 +79,18 @@ impl ServeAsks for AskServer {
                     return PeerAnswer::new(SESSION_OVER.to_vec());
                 }
             }
+            // A node that looks for a value asks the next one if this has none.
+            let is_reserve = is_named(&ask.command, "RESERVE");
             let command = RemoteCommand {
                 user: Some(ask.user.into_boxed_str()).filter(|user| !user.is_empty()),
                 protocol: ask.protocol,
                 bytes: ask.command,
                 session: session.map(|row| (row.ticket, row.holder)),
+                sent: SentCommand {
+                    hops: ask.hop,
+                    ..SentCommand::default()
+                },
+                may_wait: !is_reserve || ask.wait.is_none_or(|wait| !wait.is_zero()),
             };
             let is_grant = is_grant(&command.bytes);
             let is_new = command.session.is_none();
@@ -84,8 +113,12 @@ impl ServeAsks for AskServer {
         }
         for ticket in row.split(|byte| *byte == b' ') {
             if let Some((value, fence)) = self.daemon.values.read_ticket(ticket) {
-                // It may be given back already.
-                let _ = self.daemon.values.ranges.release(value, Some(fence));
+                // It may be given back already, or be another node's.
+                let released = self.daemon.values.ranges.release(value, Some(fence));
+                if released.into_parts().0.is_err() {
+                    let ticket = ticket.to_vec();
+                    tokio::spawn(self.values().give_back_elsewhere(value, ticket));
+                }
             } else if let Some(ticket) = Ticket::parse(ticket) {
                 let _ = self.daemon.release(ticket, None, EndReason::Cancelled);
             }
@@ -107,12 +140,28 @@ fn attachment(row: &[u8]) -> Option<u64> {
     Some(u64::from_be_bytes(id))
 }
 
+/// Is it for the owner of a partition, and for no other node?
+fn is_about_owner(command: &[u8]) -> bool {
+    let words = verbs::read(command).unwrap_or_default();
+    let owners = [verbs::KEYED, verbs::BY, verbs::LINE];
+    let name = words.first().map_or(&b""[..], Vec::as_slice);
+    owners.iter().any(|verb| verb.as_bytes() == name)
+}
+
 fn is_grant(command: &[u8]) -> bool {
+    about(command).is_some_and(|about| about.is_grant)
+}
+
+fn is_named(command: &[u8], name: &str) -> bool {
+    about(command).is_some_and(|about| about.name == name)
+}
+
+/// Which command it is.
+fn about(command: &[u8]) -> Option<&'static About> {
     let mut parser = RequestParser::default();
     let read = parser.next(command, &mut 0, &RequestLimits::default());
     let request = read.ok().flatten();
-    let about = request.and_then(|request| commands::find(request.name()));
-    about.is_some_and(|about| about.is_grant)
+    request.and_then(|request| commands::find(request.name()))
 }
 
 /// The tickets that an answer gives. What they stand for is given back if it gets lost.

@@ -149,7 +149,7 @@ impl LockAsk {
                     String::new,
                 ))
             }
-            Err(NoLease::Down(why)) => Err(Outcome::denied(down_text(&self.cluster, why, true))),
+            Err(NoLease::Down(why)) => Err(Outcome::denied(down_text(&self.cluster, &why, true))),
             // It waits, so it is never told that all are held.
             Err(NoLease::Answered(_)) => {
                 let keys = &self.daemon.counts.keys_refused;

@@ -49,6 +49,7 @@ fn alter(
         claim: beside.claim,
         owner: Some(owner_of(client.user.as_deref())),
         any_owner: owner.is_none(),
+        vouched: client.sent.vouched,
         ..Change::new(&beside.data)
     };
     let ranges = &client.daemon.values.ranges;
@@ -58,6 +59,9 @@ fn alter(
     };
     let (decision, until) = answer.into_parts();
     let held = decision.map_err(|no| failed(client, &no, &target, beside.fence))?;
+    if beside.has_own_key() {
+        client.gave_key();
+    }
     client.held_back.until(until);
     tell(client, &held);
     Ok(Next::Done)
@@ -189,7 +193,11 @@ pub(in crate::redis::commands) fn lookup(
     if let Which::Value(_) = target.which {
         target.check(client)?;
     }
-    let answer = client.daemon.values.ranges.lookup(target.which);
+    let ranges = &client.daemon.values.ranges;
+    let answer = match target.which {
+        Which::Key(key) if client.sent.is_part => ranges.find(key),
+        which => ranges.lookup(which),
+    };
     let (seen, until) = answer.into_parts();
     let seen = seen.map_err(|failed| no::failed(client, &failed, target.shown()))?;
     client.held_back.until(until);

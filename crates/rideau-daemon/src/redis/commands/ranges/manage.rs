@@ -11,7 +11,7 @@ use rideau_resp::{Mistake, Reply, Request, Upper};
 use super::{count, no};
 use crate::redis::client::{Awaits, Client, CommandError, Next, OnReady, PendingCommand};
 use crate::redis::commands::{may_use, page, settings, watch as channels};
-use crate::state::values::{NamedRange, sees_fence};
+use crate::state::values::{NamedRange, RangeNumbers, sees_fence};
 
 /// The range of this name, if the client may use it.
 fn range(client: &Client, name: &str) -> Result<Arc<NamedRange>, CommandError> {
@@ -77,7 +77,17 @@ pub(in crate::redis::commands) fn remove(
     let name = arguments.text("RANGE.REMOVE", "a range")?;
     arguments.end("RANGE.REMOVE")?;
     let place = range(client, name)?;
-    let stats = client.daemon.values.ranges.stats(place.id);
+    let mut stats = client.daemon.values.ranges.stats(place.id);
+    if let Some(stats) = &mut stats {
+        let lost = add_other_nodes(client, stats);
+        if !lost.is_empty() {
+            return Err(CommandError(format!(
+                "CLUSTERDOWN it is not known how many values of range {name} are held on {}: ask \
+                 again.",
+                lost.join(", ")
+            )));
+        }
+    }
     let held = stats.map_or(0, |stats| stats.reserved + stats.detached + stats.cooling);
     if held > 0 {
         return Err(CommandError(format!(
@@ -122,10 +132,13 @@ pub(in crate::redis::commands) fn stat(
     let all = (1_u128..).zip(all).collect();
     let bytes = |(_, stats): &(u128, RangeStats)| 512 + stats.name.len();
     let (all, more) = page.cut(all, |(at, _)| *at, bytes);
+    client
+        .reply()
+        .array(all.len() + usize::from(more.is_some()));
+    for (_, stats) in all {
+        tell_stats(client, stats);
+    }
     let mut reply = client.reply();
-    reply.array(all.len() + usize::from(more.is_some()));
-    all.iter()
-        .for_each(|(_, stats)| write_stats(&mut reply, stats));
     page::write_more(&mut reply, more, "RANGE.STAT");
     Ok(Next::Done)
 }
@@ -150,12 +163,53 @@ fn one_stat(client: &mut Client, name: &str) -> Result<Next, CommandError> {
     // One that drains has no place any more, but is there.
     let stats = ranges.range(name).and_then(|id| ranges.stats(id));
     match stats {
-        Some(stats) => write_stats(&mut client.reply(), &stats),
+        Some(stats) => tell_stats(client, stats),
         None => count::view(client, name)?,
     }
     Ok(Next::Done)
 }
 
+/// Tell of a range what all nodes have, or which of them have not told.
+fn tell_stats(client: &mut Client, mut stats: RangeStats) {
+    let lost = match client.sent.is_part {
+        true => Vec::new(),
+        false => add_other_nodes(client, &mut stats),
+    };
+    let is_cluster = client.daemon.cluster.is_some();
+    let mut reply = client.reply();
+    write_stats(&mut reply, &stats);
+    reply.bulk("lost_nodes");
+    match is_cluster {
+        true => {
+            reply.array(lost.len());
+            for name in &lost {
+                reply.bulk(name);
+            }
+        }
+        // There is one node, and it answers.
+        false => _ = reply.integer(0),
+    }
+}
+
+/// Add what other nodes have of a range. Says which of them have not told, or do not live any
+/// more and own some of it.
+fn add_other_nodes(client: &Client, stats: &mut RangeStats) -> Vec<String> {
+    let Some(cluster) = &client.daemon.cluster else {
+        return Vec::new();
+    };
+    let mut lost = cluster.dead_owners();
+    let digests = cluster.digests.read();
+    for node in cluster.others() {
+        let digest = digests.of(&node, &stats.name);
+        match digest.and_then(|digest| RangeNumbers::read(&digest.numbers)) {
+            Some(numbers) => numbers.add_to(stats),
+            None => _ = lost.insert(node.name),
+        }
+    }
+    lost.into_iter().collect()
+}
+
+/// All numbers of a range, and the name of what is behind them is to follow.
 fn write_stats(reply: &mut Reply<'_>, stats: &RangeStats) {
     reply.map(11).bulk("name").bulk(&stats.name);
     reply.bulk("base").bulk(stats.kind.print(stats.first));
@@ -173,8 +227,6 @@ fn write_stats(reply: &mut Reply<'_>, stats: &RangeStats) {
     for given in stats.tiers {
         reply.integer(given as i64);
     }
-    // There is one node, and it answers.
-    reply.bulk("lost_nodes").integer(0);
 }
 
 /// Some reservations, from where the cursor is.
@@ -200,7 +252,11 @@ pub(in crate::redis::commands) fn list(
         }
     }
     let ranges = client.daemon.values.ranges.clone();
-    let page = fitting(client, &mut cursor, count as usize);
+    let first = cursor;
+    let mut page = fitting(client, &mut cursor, count as usize);
+    if client.sent.is_part {
+        keep_partition(client, first, &mut cursor, &mut page)?;
+    }
     let named: Vec<_> = page
         .iter()
         .map(|seen| {
@@ -233,6 +289,25 @@ pub(in crate::redis::commands) fn list(
         reply.bulk(key);
     }
     Ok(Next::Done)
+}
+
+/// Keep the rows of the partition where the cursor was: other nodes have the next.
+fn keep_partition(
+    client: &Client,
+    first: u64,
+    cursor: &mut u64,
+    page: &mut Vec<Seen>,
+) -> Result<(), CommandError> {
+    let partition = first >> u32::BITS;
+    let cluster = client.daemon.cluster.as_ref();
+    let Some(cluster) = cluster.filter(|it| it.node.serves(partition as u32).is_some()) else {
+        return Err(CommandError("NOTMINE another node has it.".into()));
+    };
+    page.retain(|seen| cluster.partitions.of_value(seen.value) == partition as u32);
+    if *cursor >> u32::BITS != partition || *cursor == 0 {
+        *cursor = (partition + 1) << u32::BITS;
+    }
+    Ok(())
 }
 
 /// As many reservations as an answer has room for. The cursor is behind them, or zero

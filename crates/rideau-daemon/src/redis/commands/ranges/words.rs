@@ -134,6 +134,11 @@ impl<'a> Words<'a> {
         }
     }
 
+    /// At most one record may have what is asked for.
+    pub(super) fn has_own_key(&self) -> bool {
+        self.id.is_some() || self.beside.has_own_key()
+    }
+
     pub(super) fn is_async(&self) -> bool {
         self.beside.tail.is_async
     }
@@ -220,6 +225,11 @@ impl<'a> Beside<'a> {
         Ok(())
     }
 
+    /// The record shall have one of the keys for itself.
+    pub(super) fn has_own_key(&self) -> bool {
+        self.keys.iter().any(|key| key.unique)
+    }
+
     fn check(&self, client: &Client) -> Result<(), CommandError> {
         let config = client.daemon.config.load();
         let (limits, counts) = (&config.limits, &client.daemon.counts);
@@ -246,15 +256,20 @@ impl<'a> Beside<'a> {
 }
 
 fn id(client: &Client, arguments: &mut Arguments<'_>) -> Result<Vec<u8>, CommandError> {
-    const ID_MAX: usize = 128;
     let word = arguments.word("ID", "your own name of the ask")?;
     client.check_label(Label::AskId, word)?;
+    Ok(ask_id(client, word))
+}
+
+/// The client's own name of an ask, as it is known among those of all.
+pub(in crate::redis::commands) fn ask_id(client: &Client, word: &[u8]) -> Vec<u8> {
+    const ID_MAX: usize = 128;
     // Two users may have the same name for something.
     let mut id = client.scope().unwrap_or_default().as_bytes().to_vec();
     id.truncate(ID_MAX);
     id.push(b':');
     id.extend_from_slice(word);
-    Ok(id)
+    id
 }
 
 fn wait(client: &Client, arguments: &mut Arguments<'_>) -> Result<Duration, CommandError> {

@@ -145,9 +145,9 @@ fn told(
 ) -> OnReady {
     match answer {
         Ok(answer) if answer.reply.starts_with(NOT_MINE) => {
-            down(cluster, NoRoute::Link(to, LinkError::NoLink), is_grant)
+            down(cluster, &NoRoute::Link(to, LinkError::NoLink), is_grant)
         }
         Ok(answer) => Box::new(move |client| client.out.extend_from_slice(&answer.reply)),
-        Err(error) => down(cluster, NoRoute::Link(to, error), is_grant),
+        Err(error) => down(cluster, &NoRoute::Link(to, error), is_grant),
     }
 }

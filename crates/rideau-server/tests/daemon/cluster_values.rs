@@ -1,0 +1,146 @@
+//! Values of ranges that nodes share: waited for, and had several at a time.
+
+use std::collections::BTreeSet;
+use std::thread;
+
+use crate::cluster::{Rig, ask_on, reserved, until_spread};
+use crate::server::{Server, until};
+use crate::wire::Value;
+
+fn nodes<const N: usize>(rig: &Rig, names: [&str; N]) -> [Server; N] {
+    let nodes = names.map(|name| rig.node(name));
+    nodes.iter().for_each(|node| until_spread(node, N));
+    nodes
+}
+
+#[test]
+fn all_values_are_found_before_none_is_said_and_those_preferred_first() {
+    let rig = Rig::start();
+    let nodes = nodes(&rig, ["n1", "n2", "n3"]);
+    let mut wires = nodes.each_ref().map(Server::connect);
+    let mut given = BTreeSet::new();
+    for at in 0..32 {
+        let line = "RESERVE few PREFER spare TTL 600000";
+        let reply = ask_on(&mut wires[at % 3], line);
+        let tier = if at < 16 { "primary" } else { "secondary" };
+        assert_eq!(reply.at(4).text(), tier, "{at}: {reply}");
+        assert!(given.insert(reserved(&reply)), "no value twice");
+    }
+    for wire in &mut wires {
+        assert_eq!(wire.ask("RESERVE few").at(0).text(), "none");
+        assert_eq!(wire.ask("RESERVE 20000-20015").at(0).text(), "none");
+    }
+    // One that is given back is found at once, on any node.
+    for (at, (value, ticket)) in given.iter().enumerate() {
+        let released = ask_on(&mut wires[at % 3], &format!("RELEASE {ticket}"));
+        assert_eq!(released.text(), "OK");
+        let line = "RESERVE 20000-20015,30000-30015 TTL 600000";
+        let reply = ask_on(&mut wires[(at + 1) % 3], line);
+        assert_eq!(&reserved(&reply).0, value);
+    }
+}
+
+#[test]
+fn asks_that_wait_get_what_any_node_frees() {
+    let rig = Rig::start();
+    let nodes = nodes(&rig, ["n1", "n2", "n3"]);
+    let mut wires = nodes.each_ref().map(Server::connect);
+    let mut held = Vec::new();
+    for at in 0..16 {
+        held.push(reserved(&ask_on(&mut wires[at % 3], "RESERVE few TTL 600000")).1);
+    }
+    let timed_out = wires[0].ask("RESERVE few WAIT 100");
+    assert_eq!(timed_out.at(0).text(), "none", "{timed_out}");
+    let waits: Vec<_> = (0..6)
+        .map(|at| {
+            let mut wire = nodes[at % 3].connect();
+            thread::spawn(move || wire.ask("RESERVE few WAIT 30000 TTL 600000"))
+        })
+        .collect();
+    let blocked = |node: &Server| -> usize {
+        let info = node.connect().ask("INFO").text();
+        let mut lines = info.lines();
+        let line = lines.find_map(|line| line.strip_prefix("blocked_clients:"));
+        line.map_or(0, |count| count.trim().parse().unwrap())
+    };
+    until("all wait", || nodes.iter().map(blocked).sum::<usize>() == 6);
+    for served in 1..=6 {
+        let finished = || waits.iter().filter(|wait| wait.is_finished()).count();
+        assert!(finished() < served, "nothing was free");
+        let ticket = held.pop().unwrap();
+        let released = ask_on(&mut wires[served % 3], &format!("RELEASE {ticket}"));
+        assert_eq!(released.text(), "OK");
+        until("one of them has it", || finished() == served);
+    }
+    let given: BTreeSet<String> = waits
+        .into_iter()
+        .map(|wait| reserved(&wait.join().unwrap()).0)
+        .collect();
+    assert_eq!(given.len(), 6);
+}
+
+#[test]
+fn several_values_are_had_from_several_nodes_or_none_is() {
+    let rig = Rig::start();
+    let nodes = nodes(&rig, ["n1", "n2", "n3"]);
+    let mut wires = nodes.each_ref().map(Server::connect);
+    let reply = ask_on(&mut wires[0], "RESERVE few COUNT 13 TTL 600000");
+    assert_eq!(reply.at(0).text(), "go", "{reply}");
+    let rows = &reply.parts()[1..];
+    let values: BTreeSet<String> = rows.iter().map(|row| row.at(0).text()).collect();
+    assert_eq!(values.len(), 13);
+    for row in rows {
+        let left = match row.at(2) {
+            Value::Int(left) => *left,
+            other => panic!("{other}"),
+        };
+        assert!(left > 500_000, "held as long as was wanted: {row}");
+    }
+    let reply = ask_on(&mut wires[1], "RESERVE few COUNT 4 TTL 600000");
+    assert_eq!(reply.at(0).text(), "none", "{reply}");
+    let reply = ask_on(&mut wires[2], "RESERVE few COUNT 3 TTL 600000");
+    assert_eq!(reply.at(0).text(), "go", "{reply}");
+    for row in rows {
+        let released = ask_on(&mut wires[1], &format!("RELEASE {}", row.at(1).text()));
+        assert_eq!(released.text(), "OK");
+    }
+}
+
+#[test]
+fn every_node_tells_of_the_whole_cluster() {
+    let rig = Rig::start();
+    let nodes = nodes(&rig, ["n1", "n2", "n3"]);
+    let mut wires = nodes.each_ref().map(Server::connect);
+    let mut given = BTreeSet::new();
+    for at in 0..60 {
+        let line = format!("RESERVE all TTL 600000 KEY g{}:{at}", at % 2);
+        given.insert(reserved(&ask_on(&mut wires[at % 3], &line)).0);
+    }
+    for wire in &mut wires {
+        // Others tell what they have a little later.
+        until("all are counted", || {
+            let stat = wire.ask("RANGE.STAT all");
+            let of = |name: &str| stat.field(name).int();
+            (of("size"), of("free"), of("reserved")) == (10_000, 9_940, 60)
+        });
+        let stat = wire.ask("RANGE.STAT all");
+        assert_eq!(stat.field("lost_nodes").parts().len(), 0, "{stat}");
+        let count = wire.ask("RANGE.COUNT 0-9999");
+        assert_eq!(count.field("held").int(), 60, "{count}");
+        let (mut cursor, mut listed) = (0, BTreeSet::new());
+        loop {
+            let page = wire.ask(&format!("RANGE.LS all COUNT 7 CURSOR {cursor}"));
+            let rows = page.at(1).parts();
+            listed.extend(rows.iter().map(|row| row.at(0).text()));
+            cursor = page.at(0).int();
+            if cursor == 0 {
+                break;
+            }
+        }
+        assert_eq!(listed, given);
+    }
+    // The control socket is the operator, who may do this.
+    let mut wire = nodes[1].operator();
+    assert_eq!(ask_on(&mut wire, "RANGE.RELEASE KEYPREFIX g1:").int(), 30);
+    assert_eq!(ask_on(&mut wire, "RANGE.RELEASE KEYPREFIX g").int(), 30);
+}
