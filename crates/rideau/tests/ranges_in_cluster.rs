@@ -4,6 +4,8 @@
 
 #[path = "cluster_ranges/clocks.rs"]
 mod clocks;
+#[path = "cluster_ranges/keys.rs"]
+mod keys;
 #[path = "cluster_ranges/laws.rs"]
 mod laws;
 #[path = "cluster_ranges/lost.rs"]

@@ -54,6 +54,9 @@ pub struct Vouched {
     pub partition: u32,
     /// The ownership in which it was said.
     pub epoch: u64,
+    /// The partition of the record that has the key, or had it. The word counts only where
+    /// that is: if it has moved meanwhile, the record has, too.
+    pub beside: Option<u32>,
 }
 
 /// An ask for values.

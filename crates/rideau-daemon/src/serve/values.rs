@@ -84,17 +84,20 @@ impl ValueAsks {
             }
             (Some(verbs::KEYED), [key, command]) => (self.keyed(&ask, key, command).await, true),
             (Some(verbs::BY), [key, command]) => (self.by_key(&ask, key, command).await, false),
-            (Some(verbs::VOUCHED), [partition, epoch, command]) => {
+            (Some(verbs::VOUCHED), [partition, epoch, beside, command]) => {
                 let vouched = Vouched {
                     partition: number(partition) as u32,
                     epoch: number(epoch),
+                    beside: (!beside.is_empty()).then(|| number(beside) as u32),
                 };
                 let reply = self.run_vouched(&ask, command, Some(vouched)).await;
                 (reply, true)
             }
             (Some(verbs::FREE), ranges) => (self.tell_free(ranges), false),
-            (Some(verbs::REPORT), [cursor, wanted @ ..]) => (self.report(cursor, wanted), false),
-            (Some(verbs::FIND), keys) => (self.tell_found(keys), false),
+            (Some(verbs::REPORT), [cursor, wanted @ ..]) => {
+                (self.report(cursor, wanted).await, false)
+            }
+            (Some(verbs::FIND), keys) => (self.tell_found(keys).await, false),
             (Some(verbs::ALL), [command]) => (self.everywhere(&ask, command).await, false),
             (Some(verbs::PART), [command]) => {
                 let sent = SentCommand {
@@ -160,10 +163,13 @@ impl ValueAsks {
         let (partition, epoch) = self.cluster.first_of(node).ok_or(LinkError::NoLink)?;
         let command = match vouched {
             None => command.to_vec(),
-            Some(Vouched { partition, epoch }) => {
-                let (partition, epoch) = (partition.to_string(), epoch.to_string());
-                let words = [partition.as_bytes(), epoch.as_bytes(), command];
-                verbs::write(verbs::VOUCHED, &words)
+            Some(vouched) => {
+                let beside = vouched.beside.map(|beside| beside.to_string());
+                let (partition, epoch) = (vouched.partition.to_string(), vouched.epoch.to_string());
+                let beside = beside.unwrap_or_default();
+                let [partition, epoch, beside] =
+                    [&partition, &epoch, &beside].map(|text| text.as_bytes());
+                verbs::write(verbs::VOUCHED, &[partition, epoch, beside, command])
             }
         };
         let ask = PeerAsk {

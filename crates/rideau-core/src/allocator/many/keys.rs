@@ -128,7 +128,7 @@ impl Many {
         if self.gate.is_none() || is_alone {
             return Ok(());
         }
-        let Some(Vouched { partition, epoch }) = vouched else {
+        let Some(vouched) = vouched else {
             let mut all = 0..self.parts.len();
             return match all.find(|part| !self.serves(*part)) {
                 Some(part) => Err(Refused::NotHere {
@@ -137,9 +137,17 @@ impl Many {
                 None => Ok(()),
             };
         };
-        match epoch < self.key_epochs.newest(partition) {
-            true => Err(Refused::NotHere { partition }),
-            false => Ok(()),
+        let Vouched {
+            partition,
+            epoch,
+            beside,
+        } = vouched;
+        if epoch < self.key_epochs.newest(partition) {
+            return Err(Refused::NotHere { partition });
+        }
+        match beside.filter(|beside| !self.serves(*beside as usize)) {
+            Some(partition) => Err(Refused::NotHere { partition }),
+            None => Ok(()),
         }
     }
 }

@@ -90,7 +90,11 @@ impl ValueAsks {
             },
         };
         let (partition, epoch) = at;
-        let vouched = Vouched { partition, epoch };
+        let vouched = Vouched {
+            partition,
+            epoch,
+            beside: None,
+        };
         let words = verbs::read(command).unwrap_or_default();
         let is_reserve = words
             .first()
@@ -143,26 +147,37 @@ impl ValueAsks {
         vouched: Vouched,
         values: &BTreeSet<u128>,
     ) -> Obtained {
-        let mut nodes = match self.owners_of(values) {
+        let mut values = values.clone();
+        if values.len() > 1 {
+            // Some of these records are gone.
+            values = match self.find_all(key).await {
+                Ok(values) => values,
+                Err(text) => return Obtained::Down(text),
+            };
+        }
+        let nodes = match self.owners_of(&values) {
             Ok(nodes) => nodes,
             Err(text) => return Obtained::Down(text),
         };
-        if nodes.len() > 1 {
-            // Some of these records are gone.
-            let mut having = BTreeSet::new();
-            for node in nodes {
-                match self.find_on(node.as_ref(), key).await {
-                    Some(found) if found.is_empty() => (),
-                    Some(_) => _ = having.insert(node),
-                    None => return Obtained::Down(silent(node.as_ref())),
-                }
-            }
-            nodes = having;
-        }
+        let beside = values
+            .first()
+            .map(|value| self.cluster.partitions.of_value(*value));
+        let near = Vouched { beside, ..vouched };
         if let Some(node) = nodes.first() {
-            match self.run_keyed(node.as_ref(), ask, command, vouched).await {
-                // The record is gone, and that node has nothing else.
-                Obtained::Nothing => (),
+            match self.run_keyed(node.as_ref(), ask, command, near).await {
+                // The record is gone, and that node has nothing else. Before another node
+                // gives a value for the key, it has to be written that it is gone.
+                Obtained::Nothing => match self.find_all(key).await {
+                    Ok(found) if found.is_empty() => (),
+                    Ok(_) => {
+                        return Obtained::Down(
+                            "CLUSTERDOWN the record with the key moves; nothing was done. Ask \
+                             again."
+                                .into(),
+                        );
+                    }
+                    Err(text) => return Obtained::Down(text),
+                },
                 other => return other,
             }
         }
@@ -185,15 +200,11 @@ impl ValueAsks {
             return Obtained::Answer(reply);
         };
         let others: BTreeSet<u128> = values.iter().copied().filter(|of| *of != value).collect();
-        let nodes = match self.owners_of(&others) {
-            Ok(nodes) => nodes,
-            Err(text) => return Obtained::Down(text),
-        };
-        for node in nodes {
-            match self.find_on(node.as_ref(), key).await {
-                Some(found) if found.iter().all(|of| *of == value) => (),
-                Some(_) => return Obtained::Down(format!("ERR {}.", Refused::KeyTaken)),
-                None => return Obtained::Down(silent(node.as_ref())),
+        if !others.is_empty() {
+            match self.find_all(key).await {
+                Ok(found) if found.iter().all(|of| *of == value) => (),
+                Ok(_) => return Obtained::Down(format!("ERR {}.", Refused::KeyTaken)),
+                Err(text) => return Obtained::Down(text),
             }
         }
         let node = match self.owner_of(value) {
@@ -355,14 +366,6 @@ fn unserved(partition: u32) -> String {
     format!(
         "CLUSTERDOWN no node serves partition {partition} just now, which may have a record with \
          the key; nothing was done. Ask again."
-    )
-}
-
-fn silent(node: Option<&Incarnation>) -> String {
-    let name = node.map_or("this node", |node| &*node.name);
-    format!(
-        "CLUSTERDOWN {name} did not say whether it has a record with the key; nothing was done. \
-         Ask again."
     )
 }
 

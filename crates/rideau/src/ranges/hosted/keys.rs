@@ -2,7 +2,7 @@
 
 use rideau_core::allocator::{Prefer, Refused, ReportedKey, Seen, Size, Which};
 
-use super::super::{Answer, Failed, Ranges};
+use super::super::{Answer, Committed, Failed, Ranges};
 
 /// So many records are looked at in one step.
 const STEP: usize = 4_096;
@@ -56,6 +56,16 @@ impl Ranges {
         };
         let free = Size::ZERO;
         Failed::Refused(Refused::Exhausted { free, size })
+    }
+
+    /// Reached when all that was decided before is written: what a report does not have is
+    /// gone for good only then.
+    pub fn written(&self) -> Committed {
+        let step = self.step(|_, _, effects| {
+            effects.wait = true;
+            Ok(())
+        });
+        step.into_parts().1
     }
 
     /// The records with a key that are here, whether or not other nodes have some.

@@ -8,7 +8,7 @@ use rideau_resp::{Protocol, Reply, Value};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use crate::serve::values::{ValueAsks, number, words_of};
+use crate::serve::values::{ValueAsks, error, number, words_of};
 use crate::state::cluster::verbs;
 
 /// A node that does not have all reports looks again after so long.
@@ -20,7 +20,11 @@ type Reported = (BTreeSet<u32>, Vec<(Vec<u8>, u128)>);
 
 impl ValueAsks {
     /// A piece of the keys of this node, for another.
-    pub(in crate::serve::values) fn report(&self, cursor: &[u8], wanted: &[Vec<u8>]) -> Vec<u8> {
+    pub(in crate::serve::values) async fn report(
+        &self,
+        cursor: &[u8],
+        wanted: &[Vec<u8>],
+    ) -> Vec<u8> {
         let pairs = wanted.chunks_exact(2);
         let wanted: Vec<(u32, u64)> = pairs
             .map(|pair| (number(&pair[0]) as u32, number(&pair[1])))
@@ -28,6 +32,9 @@ impl ValueAsks {
             .collect();
         let ranges = &self.daemon.values.ranges;
         let report = ranges.report_keys(&wanted, number(cursor));
+        if ranges.written().await.is_err() {
+            return error("CLUSTERDOWN it is not known what is written.");
+        }
         let mut out = Vec::new();
         let mut reply = Reply::new(&mut out, Protocol::Resp2);
         reply.array(3);
@@ -124,6 +131,7 @@ impl ValueAsks {
             match &node {
                 None => {
                     let report = self.daemon.values.ranges.report_keys(wanted, at);
+                    self.daemon.values.ranges.written().await.ok()?;
                     let told = report.keys.into_iter();
                     keys.extend(told.map(|reported| (reported.key, reported.value)));
                     piece = report.covered.into_iter().collect();

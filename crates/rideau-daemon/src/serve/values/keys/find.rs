@@ -13,7 +13,14 @@ use crate::state::cluster::verbs;
 
 impl ValueAsks {
     /// Which values have these keys here, and of which partitions that is told.
-    pub(in crate::serve::values) fn tell_found(&self, keys: &[Vec<u8>]) -> Vec<u8> {
+    pub(in crate::serve::values) async fn tell_found(&self, keys: &[Vec<u8>]) -> Vec<u8> {
+        let mut all = Vec::with_capacity(keys.len());
+        for key in keys {
+            match self.found_here(key).await {
+                Some(found) => all.push(found),
+                None => return error("CLUSTERDOWN it is not known what is written."),
+            }
+        }
         let mut out = Vec::new();
         let mut reply = Reply::new(&mut out, Protocol::Resp2);
         reply.array(1 + keys.len());
@@ -22,8 +29,7 @@ impl ValueAsks {
         for (partition, _) in &served {
             reply.bulk(partition.to_string());
         }
-        for key in keys {
-            let found = self.found_here(key);
+        for found in all {
             reply.array(found.len());
             for value in found {
                 reply.bulk(value.to_string());
@@ -32,23 +38,12 @@ impl ValueAsks {
         out
     }
 
-    fn found_here(&self, key: &[u8]) -> BTreeSet<u128> {
-        let (seen, _) = self.daemon.values.ranges.find(key).into_parts();
-        let seen = seen.unwrap_or_default();
-        seen.iter().map(|seen| seen.value).collect()
-    }
-
-    /// The values that have a key on one node.
-    pub(super) async fn find_on(
-        &self,
-        node: Option<&Incarnation>,
-        key: &[u8],
-    ) -> Option<BTreeSet<u128>> {
-        let Some(node) = node else {
-            return Some(self.found_here(key));
-        };
-        let told = self.query(node, verbs::write(verbs::FIND, &[key])).await?;
-        told.get(1).map(values_of)
+    /// The values that have a key here. What is said is written: a release that is not
+    /// would come back with the next owner, and with it the key. None if that is not known.
+    async fn found_here(&self, key: &[u8]) -> Option<BTreeSet<u128>> {
+        let (seen, until) = self.daemon.values.ranges.find(key).into_parts();
+        until.await.ok()?;
+        Some(seen.ok()?.iter().map(|seen| seen.value).collect())
     }
 
     /// The values that have a key on any node. Fails unless all partitions were looked at.
@@ -60,7 +55,10 @@ impl ValueAsks {
         }
         let served = self.cluster.served().into_iter();
         let mut covered: BTreeSet<u32> = served.map(|(partition, _)| partition).collect();
-        let mut values = self.found_here(key);
+        let mut values = self.found_here(key).await.unwrap_or_else(|| {
+            covered.clear();
+            BTreeSet::new()
+        });
         while let Some(told) = asks.join_next().await {
             if let Ok(Some(told)) = told
                 && let [of, found] = &told[..]
@@ -155,7 +153,16 @@ impl ValueAsks {
         for (node, keys) in by_node {
             let names: Vec<&[u8]> = keys.iter().map(|key| &*key.key).collect();
             let found: Vec<BTreeSet<u128>> = match &node {
-                None => names.iter().map(|key| self.found_here(key)).collect(),
+                None => {
+                    let mut all = Vec::with_capacity(names.len());
+                    for key in &names {
+                        match self.found_here(key).await {
+                            Some(found) => all.push(found),
+                            None => break,
+                        }
+                    }
+                    all
+                }
                 Some(node) => match self.query(node, verbs::write(verbs::FIND, &names)).await {
                     Some(told) => told.iter().skip(1).map(values_of).collect(),
                     None => continue,
