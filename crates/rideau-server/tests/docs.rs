@@ -4,10 +4,12 @@
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use rideau_config::Config;
 use rideau_core::{OptionError, Settings, meter, queue, valve};
+use rideau_testing::Scratch;
 
 #[path = "docs/schema.rs"]
 mod schema;
@@ -96,9 +98,18 @@ fn the_defaults_in_the_tables_of_keys_are_the_defaults() {
 fn the_files_in_the_page_of_apps_can_be_used() {
     let files: Vec<_> = APPS.split("```toml\n").skip(1).collect();
     assert!(!files.is_empty());
+    // Files that a config names have to be there.
+    let folder = Scratch::new();
+    for name in ["shop.pem", "shop.key"] {
+        let path = folder.join(name);
+        fs::write(&path, "").unwrap();
+        fs::set_permissions(path, fs::Permissions::from_mode(0o600)).unwrap();
+    }
+    let there = folder.join("").display().to_string();
     for file in files {
         let (text, _) = file.split_once("```").unwrap();
-        let (config, faults) = Config::check(text, "docs/apps.md", &|_| None);
+        let text = text.replace("/etc/rideau/tls/", &there);
+        let (config, faults) = Config::check(&text, "docs/apps.md", &|_| None);
         assert!(config.is_some() && faults.is_empty(), "{faults}");
     }
 }

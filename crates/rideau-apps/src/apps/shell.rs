@@ -47,6 +47,22 @@ impl AppsShell {
             }
         });
     }
+
+    /// Tell operators of a note, and requests which code is on trial.
+    fn note(&self, tables: &Tables, note: &Note, after: &mut After) {
+        let Some((app, text)) = said(note) else {
+            return;
+        };
+        let Some(app) = tables.by_id.get(&app).cloned() else {
+            return;
+        };
+        match *note {
+            Note::TrialBegan { generation, .. } => app.set_trial(Some(generation)),
+            Note::TrialEnded { .. } | Note::DeployFailed { .. } => app.set_trial(None),
+            _ => (),
+        }
+        self.call(after, move |inner| inner.tell(&app.name, text, None));
+    }
 }
 
 impl Shell<core::Apps<Waiter>> for AppsShell {
@@ -108,22 +124,7 @@ impl Shell<core::Apps<Waiter>> for AppsShell {
                     });
                 }
             }
-            Effect::Note(note) => {
-                let Some((app, text)) = said(&note) else {
-                    return;
-                };
-                let generation = match note {
-                    Note::TrialBegan { generation, .. } => Some(Some(generation)),
-                    Note::TrialEnded { .. } | Note::DeployFailed { .. } => Some(None),
-                    _ => None,
-                };
-                if let (Some(app), Some(generation)) = (tables.by_id.get(&app), generation) {
-                    app.set_trial(generation);
-                }
-                if let Some(app) = tables.by_id.get(&app).cloned() {
-                    self.call(after, move |inner| inner.tell(&app.name, text, None));
-                }
-            }
+            Effect::Note(note) => self.note(&tables, &note, after),
             Effect::Closed => self.call(after, |inner| {
                 inner.closed.send_replace(true);
             }),

@@ -276,10 +276,12 @@ fn number(word: &[u8]) -> u64 {
 
 /// The words of a list.
 fn words_of(value: &Value) -> Vec<&[u8]> {
-    let word = |part| match part {
-        &Value::Bulk(ref word) => Some(word.as_slice()),
-        _ => None,
-    };
+    fn word(part: &Value) -> Option<&[u8]> {
+        match part {
+            Value::Bulk(word) => Some(word),
+            _ => None,
+        }
+    }
     match value {
         Value::Array(parts) => parts.iter().filter_map(word).collect(),
         _ => Vec::new(),

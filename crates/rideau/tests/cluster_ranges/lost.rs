@@ -3,11 +3,11 @@
 use std::thread;
 
 use rideau::Failed;
-use rideau::allocator::{Ask, Refused};
+use rideau::allocator::{Ask, Refused, Vouched};
 use rideau::store::PartitionHost;
 
 use crate::shelves::{
-    Shelves, anywhere, claim, eventually, holder, options, outcome, reserve, reserved,
+    Shelves, anywhere, claim, eventually, holder, options, outcome, partitions, reserve, reserved,
 };
 
 fn is_unknown<T>(answer: &Result<T, Failed>, of: u32) -> bool {
@@ -111,6 +111,11 @@ fn an_ask_with_an_id_can_be_repeated_when_its_outcome_is_not_known() {
     let prefer = anywhere(&a.ranges, "sync");
     let ask = Ask {
         id: Some(b"order 7"),
+        vouched: Some(Vouched {
+            partition: partitions().of_name(b"order 7"),
+            epoch: 1,
+            beside: None,
+        }),
         ..Ask::new(&prefer)
     };
     // Written, but the answer is lost with the node.

@@ -282,7 +282,7 @@ fn numbers_are_in_sections_as_in_redis() {
         peer.say("INFO nonsense"),
         "-ERR INFO has no section \"nonsense\": it has server, clients, memory, cpu, \
          replication, stats, pools, brokers, regulators, locks, ranges, apps, sessions, config, \
-         limits."
+         cluster, limits."
     );
 }
 
