@@ -3,7 +3,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use rideau::Committed;
 use rideau::allocator::{Ask, Key, Vouched};
 use rideau::cluster::{KeyAt, KeyIndexes, KeyTurn};
 
@@ -18,8 +17,6 @@ enum Mistake {
     None,
     /// The owner of a value takes the word of any owner of a key, however old.
     OldEpochs,
-    /// Keys are reported when they are written, and not before.
-    OnlyWritten,
     /// An ask whose answer was lost is taken for one that came to nothing.
     LostIsNothing,
     /// A record that is released counts as gone before that is written.
@@ -56,8 +53,6 @@ struct World {
     nodes: Vec<Node>,
     indexes: BTreeMap<Life, KeyIndexes>,
     flights: Vec<Flight>,
-    /// What was decided and may not be written yet.
-    unwritten: Vec<(Vec<u8>, u128, Committed)>,
     held: Option<Life>,
     mistake: Mistake,
     chance: Chance,
@@ -75,7 +70,6 @@ impl World {
             nodes,
             indexes: BTreeMap::new(),
             flights: Vec::new(),
-            unwritten: Vec::new(),
             held: None,
             mistake,
             chance: Chance(seed),
@@ -185,7 +179,6 @@ impl World {
                     let value = granted[0].value;
                     // An answer comes when it is written.
                     let is_written = matches!(until.is_reached(), Ok(true));
-                    self.unwritten.push((flight.key.clone(), value, until));
                     match is_written {
                         true => KeyAt::At([value].into()),
                         false => KeyAt::Unsure,
@@ -217,8 +210,6 @@ impl World {
         if wanted.is_empty() {
             return true;
         }
-        self.unwritten
-            .retain(|(.., until)| matches!(until.is_reached(), Ok(false)));
         let mut told = Vec::new();
         for node in &self.nodes {
             let (mut cursor, mut keys) = (Some(0), Vec::new());
@@ -229,12 +220,6 @@ impl World {
                 keys.extend(report.keys);
                 let piece: BTreeSet<_> = report.covered.into_iter().collect();
                 covered = Some(covered.map_or(piece.clone(), |before| &before & &piece));
-            }
-            if self.mistake == Mistake::OnlyWritten {
-                keys.retain(|told| {
-                    let mut unwritten = self.unwritten.iter();
-                    !unwritten.any(|(key, value, _)| (key, value) == (&told.key, &told.value))
-                });
             }
             let is_written = matches!(node.ranges.written().is_reached(), Ok(true));
             let covered = covered.filter(|_| is_written || self.mistake == Mistake::Unwritten);
@@ -365,7 +350,6 @@ fn no_two_records_have_a_key_that_is_for_one() {
 fn mistakes_with_keys_are_found() {
     for mistake in [
         Mistake::OldEpochs,
-        Mistake::OnlyWritten,
         Mistake::LostIsNothing,
         Mistake::Unwritten,
         Mistake::Moved,
