@@ -19,8 +19,6 @@ enum Mistake {
     OldEpochs,
     /// An ask whose answer was lost is taken for one that came to nothing.
     LostIsNothing,
-    /// A record that is released counts as gone before that is written.
-    Unwritten,
     /// A node gives a value for a key although the record that had it has moved away.
     Moved,
 }
@@ -222,7 +220,7 @@ impl World {
                 covered = Some(covered.map_or(piece.clone(), |before| &before & &piece));
             }
             let is_written = matches!(node.ranges.written().is_reached(), Ok(true));
-            let covered = covered.filter(|_| is_written || self.mistake == Mistake::Unwritten);
+            let covered = covered.filter(|_| is_written);
             let covered = covered.unwrap_or_default();
             let covered: Vec<u32> = covered.iter().map(|(partition, _)| *partition).collect();
             told.push((covered, keys));
@@ -295,8 +293,7 @@ impl World {
         let mut all = BTreeSet::new();
         for node in &self.nodes {
             let (seen, until) = node.ranges.find(key).into_parts();
-            let is_written =
-                self.mistake == Mistake::Unwritten || matches!(until.is_reached(), Ok(true));
+            let is_written = matches!(until.is_reached(), Ok(true));
             let seen = seen.ok().filter(|_| is_written)?;
             all.extend(seen.iter().map(|seen| seen.value));
         }
@@ -348,12 +345,7 @@ fn no_two_records_have_a_key_that_is_for_one() {
 
 #[test]
 fn mistakes_with_keys_are_found() {
-    for mistake in [
-        Mistake::OldEpochs,
-        Mistake::LostIsNothing,
-        Mistake::Unwritten,
-        Mistake::Moved,
-    ] {
+    for mistake in [Mistake::OldEpochs, Mistake::LostIsNothing, Mistake::Moved] {
         let found = (0..10 * SEEDS).find_map(|seed| run(seed, mistake));
         assert!(found.is_some(), "{mistake:?} is not found");
     }
