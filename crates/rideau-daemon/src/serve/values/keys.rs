@@ -1,6 +1,6 @@
 //! Keys that at most one record has, while the records are on several nodes.
 //!
-//! The owner of the partition of a key decides who gets it, one ask after the other. It knows
+//! The owner of the partition of a key decides which ask gets it, one after the other. It knows
 //! where the record is, or asks all nodes. It takes a value of its own partitions if there is
 //! one, so that most commands with a key take one hop.
 

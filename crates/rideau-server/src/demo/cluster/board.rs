@@ -1,4 +1,4 @@
-//! What is shown of the cluster: who owns what, how far commands went, and whether what clients
+//! What is shown of the cluster: which node owns what, how far commands went, and whether what clients
 //! were told is true.
 
 use std::collections::HashMap;
