@@ -1,5 +1,5 @@
-//! What is shown of the cluster: which node owns what, how far commands went, and whether what clients
-//! were told is true.
+//! What is shown of the cluster: which node owns what, how far commands went, and whether
+//! what clients were told is true.
 
 use std::collections::HashMap;
 use std::time::Duration;
