@@ -9,12 +9,12 @@ use std::panic::{self, AssertUnwindSafe};
 use crate::steps::Deed;
 use crate::world::World;
 
-const SEEDS: u64 = 520;
+const SEEDS: u64 = 130;
 const STEPS: u64 = 1_000;
 
 #[test]
 fn no_holder_loses_or_shares_a_value_whatever_happens() {
-    let soak = env::var_os("RIDEAU_SOAK").map_or(1, |_| 8);
+    let soak = env::var_os("RIDEAU_SOAK").map_or(1, |_| 32);
     let only = env::var("RIDEAU_SEED")
         .ok()
         .map(|seed| seed.parse().unwrap());

@@ -26,17 +26,15 @@ const FORMER: &[(&str, &str)] = &[
 #[test]
 fn former_names_do_not_come_back() {
     let rule = |path: &str, text: &str| {
-        let mut faults = Vec::new();
-        for (line, number) in text.lines().zip(1..) {
-            let is_ours = path.starts_with("crates/") && path.contains("/src/");
-            let found = FORMER
-                .iter()
-                .filter(|(name, _)| declared_type(line) == Some(name));
-            for (name, now) in found.filter(|_| is_ours) {
-                faults.push(format!("line {number}: `{name}` is called {now}"));
-            }
+        if !path.starts_with("crates/") || !path.contains("/src/") {
+            return Vec::new();
         }
-        faults
+        let declared = text.lines().zip(1..).filter_map(|(line, number)| {
+            let name = declared_type(line)?;
+            let (_, now) = FORMER.iter().find(|(former, _)| *former == name)?;
+            Some(format!("line {number}: `{name}` is called {now}"))
+        });
+        declared.collect()
     };
     check_samples(
         rule,
