@@ -46,9 +46,9 @@ fn said(wrk: Running) -> Asked {
 }
 
 /// An application is asked all the time, gets a second process, all of them are
-/// replaced, and in the end it drains.
+/// replaced, and in the end it drains. On a busy machine requests wait as long as that takes.
 fn serves_all_the_time(folder: &Path, app: &str) {
-    let text = format!("[app.shop]\n{app}\nmin = 1\nmax = 2\n");
+    let text = format!("[app.shop]\n{app}\nmin = 1\nmax = 2\nqueue = \"never\"\n");
     let house = Harness::new(folder, &text);
     let first = house.get("/");
     assert_eq!(first.status, 200, "{first:?}");

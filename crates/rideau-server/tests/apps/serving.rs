@@ -77,7 +77,7 @@ fn a_process_never_has_more_requests_than_its_concurrency() {
     let folder = folder();
     let house = Harness::new(
         &folder,
-        "[app.shop]\nexec = APP\nconcurrency = 4\nmax = 1\n",
+        "[app.shop]\nexec = APP\nconcurrency = 4\nmax = 1\nqueue = \"never\"\n",
     );
     thread::scope(|scope| {
         let ask = || {

@@ -134,7 +134,7 @@ fn a_session_takes_locks_and_releases() {
 #[test]
 fn a_client_that_hangs_up_gives_its_place_up_and_its_session_all_else() {
     let server = Server::with_http(CONFIG);
-    let session = session(&server, r#"{"ttl_ms":400}"#);
+    let session = session(&server, r#"{"ttl_ms":4000}"#);
     let ask = |path: &str| curl(&server, &["-H", &session, "-X", "POST", path]);
     ask("/v1/take/licences");
     ask("/v1/take/licences");
