@@ -31,16 +31,19 @@ use std::time::Duration;
 
 pub(crate) use self::app::{WORD as APP, serve as serve_app};
 
-use self::cold::OURS_SOCKET;
+use self::app::start_app;
 use self::nginx::Kept;
 use self::ours::Listen;
-use self::started::{Place, Started, free_address, start_app};
+use self::started::{Place, Started, free_address};
 use crate::measure::{Family, Metric, Plan, Row, Sample, Stall, Subject, compare};
 use crate::report::{Format, OURS, Verdict, print, print_lines};
 use crate::talk::program;
 
 /// The application without anything in front.
 const ALONE: &str = "app";
+/// The application, started without a front.
+const BY_HAND: &str = "by-hand";
+const OURS_SOCKET: &str = "rideau-socket";
 const NGINX: &str = "nginx";
 const NGINX_SOCKET: &str = "nginx-socket";
 /// With a new connection for each request.

@@ -7,7 +7,7 @@
 use std::fs;
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
-use std::process;
+use std::process::{self, Command};
 use std::thread;
 use std::time::Duration;
 use std::{env, str};
@@ -16,7 +16,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, UnixListener};
 use tokio::runtime::Builder;
 
-use super::started::Place;
+use super::started::{Place, Started, this_program};
 
 /// What makes this program the application.
 pub(crate) const WORD: &str = "--app";
@@ -72,6 +72,26 @@ impl Options {
         }
         Some(options)
     }
+}
+
+/// The application, started by hand.
+pub(super) fn start_app(place: Place) -> Started {
+    let mut command = app_command(&place, Duration::ZERO);
+    Started::new(&mut command, &place, None).expect("the bench can be its own application")
+}
+
+pub(super) fn app_command(place: &Place, delay: Duration) -> Command {
+    let mut options = Options {
+        delay,
+        ..Options::default()
+    };
+    let mut command = Command::new(this_program());
+    match place {
+        Place::Port(address) => drop(command.env("PORT", address.port().to_string())),
+        Place::Socket(path) => options.socket = Some(path.clone()),
+    }
+    command.args(options.words());
+    command
 }
 
 /// Is the application, given the words after [`WORD`], until it is killed.

@@ -8,14 +8,10 @@ use std::time::{Duration, Instant};
 
 use super::clients::ask_once;
 use super::ours::{self, Listen, Setting};
-use super::started::{Place, Started, app_command, free_address};
-use super::{app, goals, show};
+use super::started::{Place, Started, free_address};
+use super::{BY_HAND, OURS_SOCKET, app, goals, show};
 use crate::measure::{Metric, Plan, Sample, Stall, Subject, compare};
 use crate::report::{Format, OURS};
-
-/// What starts the application.
-pub(super) const BY_HAND: &str = "by-hand";
-pub(super) const OURS_SOCKET: &str = "rideau-socket";
 
 /// How long it takes until it listens. A front that waits for it with longer
 /// and longer pauses is late only if it takes a while.
@@ -61,7 +57,7 @@ pub(super) fn run(program: &Path, plan: &Plan, format: Format) {
 
 fn first_answer_by_hand(delay: Duration) -> Result<Sample, Stall> {
     let address = free_address();
-    let mut command = app_command(&Place::Port(address), delay);
+    let mut command = app::app_command(&Place::Port(address), delay);
     let since = Instant::now();
     let _app = Started::at_once(&mut command, None).expect("the bench can be its own application");
     // A hand that asks as soon as it can, and leaves the core to the start.

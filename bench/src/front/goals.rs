@@ -1,7 +1,6 @@
 //! What our front should reach beside others.
 
-use super::cold::{BY_HAND, OURS_SOCKET};
-use super::{NGINX, NGINX_SOCKET, PASSENGER};
+use super::{BY_HAND, NGINX, NGINX_SOCKET, OURS_SOCKET, PASSENGER};
 use crate::measure::{Metric, Row, median, ratio};
 use crate::report::{OURS, Verdict};
 

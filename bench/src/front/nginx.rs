@@ -8,7 +8,8 @@ use std::path::Path;
 use std::process::Command;
 
 use super::Contestant;
-use super::started::{Place, Started, free_address, start_app};
+use super::app::start_app;
+use super::started::{Place, Started, free_address};
 use crate::talk::Folder;
 
 /// How connections to the application are treated.

@@ -13,10 +13,9 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, WaitOptions, getpid, set_child_subreaper, waitpid};
 
-use super::cold::OURS_SOCKET;
 use super::ours::Listen;
 use super::started::{Place, Started, free_address, this_program};
-use super::{Contestant, PASSENGER, PASSENGER_CASES, app, contest, ours_contestant};
+use super::{Contestant, OURS_SOCKET, PASSENGER, PASSENGER_CASES, app, contest, ours_contestant};
 use crate::measure::Plan;
 use crate::report::{Format, OURS};
 use crate::talk::Folder;

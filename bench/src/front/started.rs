@@ -11,7 +11,6 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use super::app;
 use crate::measure::Family;
 use crate::talk::Folder;
 
@@ -92,26 +91,6 @@ impl Place {
             Self::Socket(path) => UnixStream::connect(path).is_ok(),
         }
     }
-}
-
-/// The application, started by hand.
-pub(super) fn start_app(place: Place) -> Started {
-    let mut command = app_command(&place, Duration::ZERO);
-    Started::new(&mut command, &place, None).expect("the bench can be its own application")
-}
-
-pub(super) fn app_command(place: &Place, delay: Duration) -> Command {
-    let mut options = app::Options {
-        delay,
-        ..app::Options::default()
-    };
-    let mut command = Command::new(this_program());
-    match place {
-        Place::Port(address) => drop(command.env("PORT", address.port().to_string())),
-        Place::Socket(path) => options.socket = Some(path.clone()),
-    }
-    command.args(options.words());
-    command
 }
 
 pub(super) fn this_program() -> PathBuf {

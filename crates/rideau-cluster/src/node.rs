@@ -15,7 +15,10 @@ mod folder;
 mod health;
 mod host_thread;
 mod housekeeping;
+mod input;
+mod leave;
 mod load;
+mod loading;
 mod log;
 mod meta;
 mod observe;
@@ -24,6 +27,7 @@ mod parts;
 mod pulse;
 mod room;
 mod serving;
+mod shared;
 mod start;
 mod stopping;
 mod streams;
@@ -49,9 +53,10 @@ pub use pulse::NodePulse;
 pub use room::{RoomLevel, RoomView};
 pub use view::{NodeCounters, NodeRow, NodeTable, NodeView, PartitionRow, PartitionState};
 
-use driver::{Input, NodeShared};
+use input::Input;
 use log::NodeLog;
 use meta::ClusterMeta;
+use shared::NodeShared;
 use start::{NodeParts, Opened};
 
 /// A node of a cluster.

@@ -25,6 +25,7 @@ mod hold;
 mod interval;
 mod known;
 mod lapse;
+mod limits;
 mod look;
 mod many;
 mod part;
@@ -36,6 +37,7 @@ mod refused;
 mod reserve;
 mod restore;
 mod size;
+mod slot;
 mod snapshot;
 mod span;
 mod untils;
@@ -53,19 +55,18 @@ use crate::time::Instant;
 use entry::Reserved;
 use freed::Freed;
 use range::Range;
-use records::{Body, Head, Records, Slot, State};
+use records::{Body, Head, Records, State};
 use reserve::Taken;
+use slot::Slot;
 use wheel::Wheel;
 
-pub use ask::{
-    Ask, COUNT_MAX, Change, KEY_LEN_MAX, KEYS_MAX, Key, OWNER_LEN_MAX, PLACES_MAX, Place, Prefer,
-    Proof, TIERS_MAX, Vouched, Which,
-};
+pub use ask::{Ask, Change, Key, Place, Prefer, Proof, Vouched, Which};
 pub use effects::{Effects, Event, Rest, What};
 pub use entry::{BadEntry, Clock, Entry};
 pub use fields::{DATA_LEN_MAX, FIELD_LEN_MAX, Field, Fields};
 pub use hold::{Held, Released};
 pub use interval::Interval;
+pub use limits::{COUNT_MAX, KEY_LEN_MAX, KEYS_MAX, OWNER_LEN_MAX, PLACES_MAX, TIERS_MAX};
 pub use look::{Bytes, Count, Filter, Seen, Standing};
 pub use many::{Many, ReadPart, ReportedKey, RestorePart};
 pub use parts::{Parts, RestoreParts};

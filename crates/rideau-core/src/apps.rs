@@ -52,8 +52,8 @@ pub use self::effect::{
     SessionId,
 };
 pub use self::options::{EvictFor, Limits, Options};
-pub use self::stats::{AppStats, Deploy, ProcessStats, SideStats, State, Stats, TrialStats};
-pub use self::trial::{TrialRules, TrialVerdict};
+pub use self::stats::{AppStats, Deploy, ProcessStats, State, Stats};
+pub use self::trial::{SideStats, TrialRules, TrialStats, TrialVerdict};
 
 /// Asks for an app that are so close to each other are one, as far as its worth
 /// goes.

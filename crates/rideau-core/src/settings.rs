@@ -126,6 +126,14 @@ impl fmt::Display for OptionError {
 
 impl std::error::Error for OptionError {}
 
+/// Fails if an option is zero that must not be.
+pub(crate) fn check_not_zero(option: &str, is_zero: bool) -> Result<(), OptionError> {
+    if is_zero {
+        return Err(OptionError::new(option, Rule::Zero));
+    }
+    Ok(())
+}
+
 /// Pairs of words that have not been taken yet.
 #[derive(Clone, Debug)]
 pub struct Settings {

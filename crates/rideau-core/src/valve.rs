@@ -5,6 +5,7 @@
 //! valves share: the size, its bounds and the rules that follow from them. The
 //! arithmetic on times between the bounds is the laws', in `valve/`.
 
+mod bounds;
 mod breaker;
 mod codel;
 mod custom;
@@ -22,6 +23,7 @@ use std::time::Duration;
 use crate::settings::OptionError;
 use crate::time::{Instant, Lead};
 
+use self::bounds::Bounds;
 use self::law::{Ending, Law};
 
 pub use self::breaker::{Breaker, Circuit};
@@ -237,15 +239,6 @@ impl Valve {
             part.law.check(self.size);
         }
     }
-}
-
-/// The sizes between which a law decides.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Bounds {
-    /// Open below.
-    min: usize,
-    /// Closed from here on.
-    max: usize,
 }
 
 /// One law and the bounds of its say.

@@ -6,6 +6,8 @@
 
 #[path = "tidy/circles.rs"]
 mod circles;
+#[path = "tidy/imports.rs"]
+mod imports;
 #[path = "tidy/names.rs"]
 mod names;
 #[path = "tidy/programs.rs"]

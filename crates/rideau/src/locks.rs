@@ -5,8 +5,10 @@
 //! held at that moment. Callers may differ, and change their minds while units
 //! are held. No caller has to be told of a new limit.
 
+mod acquire;
 mod acquire_many;
 mod entry;
+mod forget;
 mod handle;
 mod keys;
 mod line;
@@ -42,9 +44,8 @@ use crate::clock::Clock;
 use crate::keyed::Key;
 use crate::now::Now;
 use crate::thread::block_on;
-use keys::Keys;
+use keys::{Keys, Origin, Source, Taken};
 use line::Wait;
-use taken::{Origin, Source, Taken};
 use word::UNITS_MAX;
 
 /// Counting locks by key.

@@ -5,6 +5,7 @@
 //! member back. Members are started, checked and stopped in tasks of their own.
 
 mod caught;
+mod effects;
 mod held;
 mod manager;
 mod member_tasks;
@@ -33,7 +34,8 @@ use crate::driver::Driver;
 use crate::sync::lock;
 use crate::thread::block_on;
 use held::Keep;
-use shell::{Fault, PoolDriver, PoolShell, PoolTables};
+use refused::Fault;
+use shell::{PoolDriver, PoolShell, PoolTables};
 use tasks::Tasks;
 
 pub(crate) use shell::Overseer;

@@ -16,6 +16,7 @@ mod hosted;
 mod idle_hook;
 mod leased;
 mod ownership;
+mod partitions;
 mod reserving;
 mod shared;
 mod taken;

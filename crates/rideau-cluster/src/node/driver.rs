@@ -3,16 +3,15 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::mpsc::Sender;
 use std::time::Duration;
 
-use parking_lot::{Mutex, RwLock};
+use parking_lot::Mutex;
 use rideau::store::PartitionsLost;
-use rideau::store::etcd::{EtcdClient, EtcdError};
+use rideau::store::etcd::EtcdClient;
 use rideau_core::cluster::{
-    AskRoute, Cluster, Effect, Incarnation, KeyChange, LogSection, PeerMessage, RowMessage,
-    StoreOutcome, StoreReply,
+    AskRoute, Cluster, Effect, Incarnation, LogSection, StoreOutcome, StoreReply,
 };
 use rideau_core::{Instant, Machine};
 use tokio::sync::{mpsc, oneshot};
@@ -20,142 +19,16 @@ use tokio::time::sleep;
 
 use super::appends::{PendingAppend, PendingAppends};
 use super::boot_clock;
-use super::error::NodeError;
 use super::events::{NodeEvents, PeerSender};
 use super::folder::NodeFolder;
 use super::health::check_seen;
 use super::host_thread::HostCall;
-use super::load::LoadResult;
+use super::input::Input;
 use super::parts::HeldParts;
-use super::pulse::Pulse;
-use super::room::Room;
-use super::serving::ServingTable;
+use super::shared::NodeShared;
 use super::stopping::Stopping;
 use super::streams::{KeepAliveStream, TaskGuard};
-use super::view::{NodeTable, NodeView};
-
-/// What the driver is told.
-pub(super) enum Input {
-    /// What became of a request that was made when the node had seen this revision.
-    Stored {
-        id: u64,
-        outcome: StoreOutcome,
-        seen: u64,
-    },
-    Kept {
-        stream: u64,
-        ttl: Duration,
-    },
-    Seen {
-        watch: u64,
-        revision: u64,
-        changes: Vec<KeyChange>,
-    },
-    Alive {
-        watch: u64,
-    },
-    Compacted {
-        watch: u64,
-    },
-    /// What a life of the node wanted to load was read.
-    Read(Vec<LoadResult>),
-    Loaded {
-        partition: u32,
-        epoch: u64,
-        done: Result<(), String>,
-    },
-    LoadAgain {
-        partition: u32,
-        epoch: u64,
-    },
-    Append {
-        sections: Vec<LogSection>,
-        reply: Sender<Result<(), PartitionsLost>>,
-        since: Instant,
-    },
-    Closed {
-        partition: u32,
-        epoch: u64,
-    },
-    SnapshotBegun {
-        partition: u32,
-        epoch: u64,
-    },
-    Snapshotted {
-        partition: u32,
-        epoch: u64,
-        chunks: Vec<Vec<u8>>,
-    },
-    Spent {
-        partition: u32,
-        epoch: u64,
-    },
-    Ask {
-        ask: u64,
-        partition: u32,
-        wait: Option<Duration>,
-        reply: oneshot::Sender<AskRoute>,
-    },
-    AskByPeer {
-        ask: u64,
-        partition: u32,
-        epoch: u64,
-        reply: oneshot::Sender<AskRoute>,
-    },
-    NameAsk {
-        ask: u64,
-        partition: u32,
-        wait: Option<Duration>,
-        reply: oneshot::Sender<AskRoute>,
-    },
-    NameAskByPeer {
-        ask: u64,
-        by: Incarnation,
-        partition: u32,
-        epoch: u64,
-        reply: oneshot::Sender<AskRoute>,
-    },
-    Cancel {
-        ask: u64,
-    },
-    Linked(Incarnation, u64),
-    Unlinked(Incarnation, u64),
-    RowHeard {
-        from: Incarnation,
-        link: u64,
-        message: RowMessage,
-    },
-    Heard {
-        from: Incarnation,
-        message: PeerMessage,
-    },
-    Drain(oneshot::Sender<()>),
-    Stop {
-        within: Duration,
-        done: oneshot::Sender<()>,
-    },
-    /// A node shall own nothing, or its share again.
-    SetDraining {
-        name: String,
-        is_draining: bool,
-        reply: oneshot::Sender<Result<(), EtcdError>>,
-    },
-    View(oneshot::Sender<Box<NodeView>>),
-    Resign(NodeError),
-    /// The handle is gone: as if the process were killed.
-    Abandon,
-}
-
-/// What other threads read.
-#[derive(Debug)]
-pub(super) struct NodeShared {
-    pub(super) serving: Arc<ServingTable>,
-    pub(super) room: Room,
-    /// The newest revision of etcd that the node knows of.
-    pub(super) revision: AtomicU64,
-    pub(super) table: RwLock<Arc<NodeTable>>,
-    pub(super) pulse: Mutex<Pulse>,
-}
+use super::view::NodeTable;
 
 /// The machine, and everything that its effects need.
 pub(super) struct Driver {

@@ -8,9 +8,10 @@ use rideau_core::cluster::{AskRoute, Certainty, Effect, NodeRecord, ResignReason
 
 use super::about::NodeAbout;
 use super::boot_clock;
-use super::driver::{Driver, Input};
+use super::driver::Driver;
 use super::error::NodeError;
 use super::host_thread::HostCall;
+use super::input::Input;
 use super::streams::{self, KeepAliveStream};
 
 impl Driver {

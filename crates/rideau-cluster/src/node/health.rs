@@ -10,10 +10,11 @@ use tokio::sync::mpsc;
 use tokio::task::spawn_blocking;
 use tokio::time::{MissedTickBehavior, interval};
 
-use super::driver::{Input, NodeShared};
 use super::error::NodeError;
 use super::folder::{EtcdSeen, NodeFolder};
+use super::input::Input;
 use super::meta::{ClusterMade, meta_key};
+use super::shared::NodeShared;
 
 /// How often etcd is looked at.
 const INTERVAL: Duration = Duration::from_secs(10);

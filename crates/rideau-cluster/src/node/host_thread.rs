@@ -12,8 +12,8 @@ use rideau::store::{PartitionHost, Piece};
 use rideau_core::cluster::AskRoute;
 use tokio::sync::{mpsc, oneshot};
 
-use super::driver::Input;
 use super::error::NodeError;
+use super::input::Input;
 use super::load::LoadedPieces;
 use super::serving::ServingTable;
 

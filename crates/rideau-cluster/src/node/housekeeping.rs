@@ -11,7 +11,7 @@ use rideau::store::etcd::{
 use rideau_core::cluster::{ClusterKeys, Incarnation, OwnerRecord, SnapshotId, WatchedKey};
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
-use super::driver::NodeShared;
+use super::shared::NodeShared;
 
 /// What is done now and then by the owner of partition 0.
 pub(super) struct Housekeeping {

@@ -8,8 +8,9 @@ use rideau_core::cluster::LogSection;
 use tokio::sync::mpsc;
 
 use super::boot_clock;
-use super::driver::{Input, NodeShared};
+use super::input::Input;
 use super::options::NodeOptions;
+use super::shared::NodeShared;
 
 /// What a section takes in a batch beside its bytes.
 const SECTION_HEAD: usize = 24;

@@ -6,8 +6,6 @@ use std::time::Duration;
 use rideau_core::Instant;
 use rideau_core::cluster::{Certainty, StoreOutcome};
 
-use super::boot_clock;
-use super::driver::NodeShared;
 use super::room::RoomView;
 use super::view::NodeCounters;
 
@@ -59,22 +57,6 @@ impl Pulse {
         match outcome {
             StoreOutcome::Unknown => self.counters.etcd_unknown += 1,
             _ => self.counters.etcd.record(took),
-        }
-    }
-}
-
-impl NodeShared {
-    pub(super) fn pulse(&self) -> NodePulse {
-        let now = boot_clock::now();
-        let pulse = self.pulse.lock();
-        NodePulse {
-            certainty: pulse.certainty,
-            keepalive_age: pulse.kept_at.map(|at| now.since(at)),
-            valid_for: self.serving.valid_for(),
-            lost_nodes: pulse.lost_nodes.clone(),
-            parked: pulse.parked,
-            counters: pulse.counters.clone(),
-            room: self.room.view(),
         }
     }
 }

@@ -14,18 +14,20 @@ use tokio::runtime;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::{Instant, sleep};
 
-use super::driver::{Driver, Input, NodeShared};
+use super::driver::Driver;
 use super::error::NodeError;
 use super::events::{NodeEvents, PeerSender};
 use super::folder::{EtcdSeen, NodeFolder};
 use super::health::{EtcdHealth, check_seen};
 use super::host_thread;
 use super::housekeeping::Housekeeping;
+use super::input::Input;
 use super::meta::{ClusterMeta, MetaError, random};
 use super::options::NodeOptions;
 use super::parts::HeldParts;
 use super::room::Room;
 use super::serving::ServingTable;
+use super::shared::NodeShared;
 use super::view::NodeTable;
 
 /// An etcd that does not answer is asked again after this long.

@@ -8,7 +8,7 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
 
-use super::driver::Input;
+use super::input::Input;
 
 /// A failed watch is opened again after this long.
 const RETRY: Duration = Duration::from_millis(100);

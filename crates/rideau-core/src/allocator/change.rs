@@ -5,11 +5,13 @@ use super::claimed::ClaimedValues;
 use super::effects::Effects;
 use super::entry::Entry;
 use super::free::Free;
-use super::interval::Interval;
+use super::interval::{Interval, both, minus};
+use super::limits::TIERS_MAX;
 use super::range::{Class, Order, Quarantine, Range, RangeError, RangeId, RangeOptions, Start};
-use super::records::{Body, Head, Slot, State};
+use super::records::{Body, Head, State};
 use super::refused::Refused;
 use super::size::Size;
+use super::slot::Slot;
 use super::{Allocator, Piece, RANGES_MAX, STRAY, end};
 use crate::time::Instant;
 
@@ -71,7 +73,7 @@ impl Allocator {
             return;
         }
         let span = options.promise();
-        for interval in intervals(options) {
+        for interval in options.intervals() {
             effects.log(&Entry::Promised { interval, span });
         }
         self.at_mut(id).stock.wait_for(effects.position());
@@ -88,7 +90,7 @@ impl Allocator {
         let range = self.ranges.get_mut(id.index()).and_then(Option::as_mut);
         let range = range.ok_or(Refused::UnknownRange)?;
         if !range.is_draining && range.options.class != Class::Memory {
-            for interval in intervals(&range.options) {
+            for interval in range.options.intervals() {
                 effects.log(&Entry::Unknown { interval });
             }
         }
@@ -147,10 +149,10 @@ impl Allocator {
             detached: 0,
             cooling: 0,
             is_draining: false,
-            tiers: [0; super::TIERS_MAX as usize],
+            tiers: [0; TIERS_MAX as usize],
             options,
         };
-        let new = intervals(&range.options);
+        let new = range.options.intervals();
         if self.ranges.len() <= id.index() {
             self.ranges.resize_with(id.index() + 1, || None);
         }
@@ -175,7 +177,7 @@ impl Allocator {
         if class_before != options.class && range.held() > 0 {
             return Err(RangeError::ClassHeld);
         }
-        let (before, after) = (intervals(&range.options), intervals(&options));
+        let (before, after) = (range.options.intervals(), options.intervals());
         for gone in minus(&before, &after) {
             self.drop_values(id, gone, effects);
         }
@@ -438,46 +440,6 @@ pub(super) fn check_overlap(
         }
     }
     Ok(())
-}
-
-/// The values that a range can give out.
-pub(super) fn intervals(options: &RangeOptions) -> Vec<Interval> {
-    let spans: Vec<_> = options.spans.iter().map(|span| span.interval).collect();
-    let skip: Vec<_> = options.skip.iter().map(|span| span.interval).collect();
-    minus(&spans, &skip)
-}
-
-/// What is in these and not in those.
-pub(super) fn minus(these: &[Interval], those: &[Interval]) -> Vec<Interval> {
-    let mut left = these.to_vec();
-    for gone in those {
-        left = left
-            .into_iter()
-            .flat_map(|interval| match interval.is_disjoint(*gone) {
-                true => [Some(interval), None],
-                false => [interval.before(*gone), interval.after(*gone)],
-            })
-            .flatten()
-            .collect();
-    }
-    left
-}
-
-/// What is in two lists of intervals.
-pub(super) fn both(mut these: Vec<Interval>, mut those: Vec<Interval>) -> Vec<Interval> {
-    these.sort_by_key(|interval| interval.first());
-    those.sort_by_key(|interval| interval.first());
-    let mut both = Vec::new();
-    let (mut this, mut that) = (0, 0);
-    while let (Some(one), Some(other)) = (these.get(this), those.get(that)) {
-        both.extend(one.intersect(*other));
-        if one.last() < other.last() {
-            this += 1;
-        } else {
-            that += 1;
-        }
-    }
-    both
 }
 
 pub(super) fn check_name(name: &str) -> Result<(), RangeError> {

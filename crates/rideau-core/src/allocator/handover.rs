@@ -4,7 +4,6 @@
 //! written down before it is told. One that hands over writes it down at the end.
 
 use super::Allocator;
-use super::change::intervals;
 use super::effects::Effects;
 use super::entry::Entry;
 use super::range::{Class, RangeId};
@@ -13,7 +12,7 @@ impl Allocator {
     /// Log all that is true and was not logged, and that nothing more comes.
     pub(super) fn log_closed(&self, effects: &mut Effects) {
         for (_, range) in self.memory_ranges() {
-            for interval in intervals(&range.options) {
+            for interval in range.options.intervals() {
                 effects.log(&Entry::Known { interval });
             }
             if let Some(quarantine) = &range.quarantine {
@@ -32,7 +31,7 @@ impl Allocator {
     /// The opposite: more comes, and is not all logged before it is told.
     pub(super) fn log_reopened(&mut self, effects: &mut Effects) {
         for (_, range) in self.memory_ranges() {
-            for interval in intervals(&range.options) {
+            for interval in range.options.intervals() {
                 effects.log(&Entry::Unknown { interval });
             }
         }

@@ -8,11 +8,13 @@ use super::effects::{Effects, What};
 use super::entry::Entry;
 use super::fields::{self, Fields};
 use super::interval::Interval;
+use super::limits::KEYS_MAX;
 use super::look::Standing;
 use super::range::{Class, RangeId};
-use super::records::{Body, Head, Slot, State};
+use super::records::{Body, Head, State};
 use super::refused::Refused;
-use super::{Allocator, ID_MARK, KEYS_MAX, Keys, STRAY, body, end, span};
+use super::slot::Slot;
+use super::{Allocator, ID_MARK, Keys, STRAY, body, end, span};
 use crate::time::Instant;
 
 /// A value that is held, after its holder said something.

@@ -98,6 +98,39 @@ impl fmt::Debug for Interval {
     }
 }
 
+/// What is in these and not in those.
+pub(super) fn minus(these: &[Interval], those: &[Interval]) -> Vec<Interval> {
+    let mut left = these.to_vec();
+    for gone in those {
+        left = left
+            .into_iter()
+            .flat_map(|interval| match interval.is_disjoint(*gone) {
+                true => [Some(interval), None],
+                false => [interval.before(*gone), interval.after(*gone)],
+            })
+            .flatten()
+            .collect();
+    }
+    left
+}
+
+/// What is in two lists of intervals.
+pub(super) fn both(mut these: Vec<Interval>, mut those: Vec<Interval>) -> Vec<Interval> {
+    these.sort_by_key(|interval| interval.first());
+    those.sort_by_key(|interval| interval.first());
+    let mut both = Vec::new();
+    let (mut this, mut that) = (0, 0);
+    while let (Some(one), Some(other)) = (these.get(this), those.get(that)) {
+        both.extend(one.intersect(*other));
+        if one.last() < other.last() {
+            this += 1;
+        } else {
+            that += 1;
+        }
+    }
+    both
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

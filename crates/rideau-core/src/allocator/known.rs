@@ -3,8 +3,9 @@
 use super::ask::{Ask, Change, Key, Place};
 use super::effects::Effects;
 use super::range::RangeId;
-use super::records::{Slot, State};
+use super::records::State;
 use super::refused::Refused;
+use super::slot::Slot;
 use super::{Allocator, Reservation, STRAY, id_key};
 use crate::time::Instant;
 

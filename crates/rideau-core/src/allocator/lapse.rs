@@ -5,7 +5,8 @@
 use super::Allocator;
 use super::ask::Which;
 use super::effects::Effects;
-use super::records::{Slot, State};
+use super::records::State;
+use super::slot::Slot;
 use crate::time::Instant;
 
 /// As much is done in one step.

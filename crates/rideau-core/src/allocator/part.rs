@@ -6,8 +6,9 @@ use super::effects::{Effects, What};
 use super::entry::Entry;
 use super::interval::Interval;
 use super::range::{OnExpire, RangeId};
-use super::records::{Body, Head, Slot, State};
+use super::records::{Body, Head, State};
 use super::size::Size;
+use super::slot::Slot;
 use super::{Allocator, STRAY, end};
 use crate::time::Instant;
 

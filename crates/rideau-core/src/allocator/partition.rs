@@ -236,11 +236,11 @@ mod tests {
             skip: skip.into(),
             ..RangeOptions::new(spans.into())
         };
-        let all = super::super::change::intervals(&options);
+        let all = options.intervals();
         for partitions in layouts() {
             let mut found: Vec<u128> = Vec::new();
             for part in Partition::all(partitions) {
-                for here in super::super::change::intervals(&part.options(&options)) {
+                for here in part.options(&options).intervals() {
                     found.extend((here.first()..=here.last()).map(|index| part.value(index)));
                 }
             }

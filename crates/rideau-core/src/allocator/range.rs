@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use super::claimed::ClaimedValues;
 use super::free::Free;
-use super::interval::Interval;
+use super::interval::{self, Interval};
+use super::limits::TIERS_MAX;
 use super::size::Size;
 use super::span::Span;
 use super::value::Kind;
@@ -135,8 +136,15 @@ impl RangeOptions {
         Duration::from_secs(longest.as_secs()).saturating_add(Duration::from_millis(millis))
     }
 
+    /// The values that a range can give out.
+    pub(super) fn intervals(&self) -> Vec<Interval> {
+        let spans: Vec<_> = self.spans.iter().map(|span| span.interval).collect();
+        let skip: Vec<_> = self.skip.iter().map(|span| span.interval).collect();
+        interval::minus(&spans, &skip)
+    }
+
     pub(super) fn check(&self) -> Result<(), RangeError> {
-        if super::change::intervals(self).is_empty() {
+        if self.intervals().is_empty() {
             return Err(RangeError::Empty);
         }
         let spans = [self.ttl, self.ttl_max, self.offer_ttl];
@@ -257,7 +265,7 @@ pub(super) struct Range {
     pub(super) detached: u64,
     pub(super) cooling: u64,
     pub(super) is_draining: bool,
-    pub(super) tiers: [u64; super::ask::TIERS_MAX as usize],
+    pub(super) tiers: [u64; TIERS_MAX as usize],
 }
 
 impl Range {
@@ -315,7 +323,7 @@ pub struct RangeStats {
     /// Were given back, and rest.
     pub cooling: u64,
     /// How often a value was given out in each tier.
-    pub tiers: [u64; super::ask::TIERS_MAX as usize],
+    pub tiers: [u64; TIERS_MAX as usize],
     /// It gives out nothing more, and goes when no holder has any.
     pub is_draining: bool,
     /// What its free values cost in memory.

@@ -15,6 +15,7 @@ use std::collections::BTreeSet;
 use std::hash::{DefaultHasher, Hasher};
 
 use super::ask::Key;
+use super::slot::Slot;
 use super::wheel::{Mark, Wheel};
 use crate::time::Instant;
 use arena::Arena;
@@ -22,7 +23,7 @@ use index::Index;
 use layout::Layout;
 pub(super) use layout::View;
 use slab::Slab;
-pub(super) use slab::{Slot, State};
+pub(super) use slab::State;
 
 /// Set in a number of the key index that stands for a crowd, not for a slot.
 const CROWD: u32 = 1 << 31;

@@ -3,8 +3,8 @@
 use std::fmt;
 use std::time::Duration;
 
-use super::ask::{COUNT_MAX, KEY_LEN_MAX, KEYS_MAX, OWNER_LEN_MAX, PLACES_MAX, TIERS_MAX};
 use super::fields::DATA_LEN_MAX;
+use super::limits::{COUNT_MAX, KEY_LEN_MAX, KEYS_MAX, OWNER_LEN_MAX, PLACES_MAX, TIERS_MAX};
 use super::size::Size;
 use crate::refusal::Refusal;
 

@@ -1,10 +1,11 @@
 //! Finding values for asks: tier after tier, all or none.
 
-use super::ask::{Ask, Place, Prefer, TIERS_MAX};
+use super::ask::{Ask, Place, Prefer};
 use super::effects::Effects;
 use super::entry::Entry;
 use super::free::Free;
-use super::interval::Interval;
+use super::interval::{Interval, minus};
+use super::limits::TIERS_MAX;
 use super::range::{Class, Order, RangeId};
 use super::refused::Refused;
 use super::size::Size;
@@ -242,7 +243,7 @@ impl Allocator {
     pub(super) fn share_of(&self, place: Place, share: &Share) -> Vec<(RangeId, Interval)> {
         let mut pieces: Vec<(RangeId, Interval)> = match place {
             Place::Range(id) => {
-                let values = super::change::intervals(&self.at(id).options);
+                let values = self.at(id).options.intervals();
                 values.into_iter().map(|values| (id, values)).collect()
             }
             Place::Within(within) => self.pieces_in(within).collect(),
@@ -253,7 +254,7 @@ impl Allocator {
             part.is_some()
         });
         let without = |(id, piece)| {
-            let left = super::change::minus(&[piece], &share.but);
+            let left = minus(&[piece], &share.but);
             left.into_iter().map(move |left| (id, left))
         };
         pieces.into_iter().flat_map(without).collect()

@@ -6,11 +6,12 @@ use super::effects::Effects;
 use super::entry::{BadEntry, Clock, Entry, Reserved, entries};
 use super::fields::Fields;
 use super::free::Free;
-use super::interval::Interval;
+use super::interval::{Interval, both, minus};
+use super::limits::KEYS_MAX;
 use super::range::{Class, RangeError, RangeId, RangeOptions, Start};
 use super::records::{Body, Head, State};
 use super::untils::Untils;
-use super::{Allocator, KEYS_MAX, Options, STRAY, change, end};
+use super::{Allocator, Options, STRAY, end};
 use crate::time::Instant;
 
 /// An allocator that is being read back.
@@ -125,7 +126,7 @@ impl Restore {
         for (id, start) in std::mem::take(&mut self.starts) {
             let range = self.machine.at_mut(id);
             range.options.start = start;
-            let values = change::intervals(&range.options);
+            let values = range.options.intervals();
             if range.options.class == Class::Memory {
                 self.forget_known(id, effects);
                 let values = self.unknown_in_memory(id, values, now, effects);
@@ -322,11 +323,11 @@ impl Restore {
             return values;
         }
         for (interval, until) in self.quarantined.iter() {
-            let aside = change::both(vec![interval], values.clone());
+            let aside = both(vec![interval], values.clone());
             self.machine.quarantine(id, &aside, until, now, effects);
         }
         let known: Vec<Interval> = self.known.intervals().collect();
-        change::minus(&values, &known)
+        minus(&values, &known)
     }
 
     /// Put the values of a range aside of which too little is known.
@@ -349,19 +350,19 @@ impl Restore {
             }
         };
         for (interval, end) in self.quarantined.iter() {
-            put(change::both(vec![interval], values.to_vec()), end);
+            put(both(vec![interval], values.to_vec()), end);
         }
         let claimed: Vec<Interval> = self.claimed.intervals().collect();
-        let mut claimed = change::both(claimed, values.to_vec());
+        let mut claimed = both(claimed, values.to_vec());
         for (interval, span) in self.promised.iter() {
             let until = end(now, span.since(Instant::START));
-            put(change::both(vec![interval], claimed.clone()), until);
-            claimed = change::minus(&claimed, &[interval]);
+            put(both(vec![interval], claimed.clone()), until);
+            claimed = minus(&claimed, &[interval]);
         }
         // Of these nothing is known.
         put(claimed, ttl_max);
         let known: Vec<Interval> = self.known.intervals().collect();
-        let new = change::minus(values, &known);
+        let new = minus(values, &known);
         for interval in new.iter().copied() {
             effects.log(&Entry::Known { interval });
         }

@@ -1,8 +1,8 @@
 //! From what is true to a snapshot, piece by piece.
 
+use super::Allocator;
 use super::entry::Entry;
 use super::range::Class;
-use super::{Allocator, change};
 
 /// How far a snapshot is.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -38,13 +38,13 @@ impl Allocator {
         let ranges = self.ranges.iter().flatten();
         for range in ranges.filter(|range| range.options.class != Class::Memory) {
             if !range.is_draining {
-                for interval in change::intervals(&range.options) {
+                for interval in range.options.intervals() {
                     Entry::Known { interval }.put(into);
                 }
             }
             if range.options.class == Class::Claimed {
                 let span = range.options.promise();
-                for interval in change::intervals(&range.options) {
+                for interval in range.options.intervals() {
                     Entry::Promised { interval, span }.put(into);
                 }
             }

@@ -7,6 +7,7 @@
 
 mod lines;
 
+use super::Reservation;
 use super::ask::{Ask, Place};
 use super::asked::Asked;
 use super::effects::{Effects, Rest};
@@ -16,7 +17,6 @@ use super::refused::Refused;
 use super::reserve::{LAPSES, Share, TIDY, TURNS};
 use super::size::Size;
 use super::values::Values;
-use super::{Reservation, change};
 use crate::ids::Ticket;
 use crate::ledger::{Ledger, Reply};
 use crate::queue::{AskOptions, Options, Order, Overflow, Queue, Shedding};
@@ -462,7 +462,7 @@ impl<R: Reply> Waiters<R> {
 fn values_of(machine: &impl Values, asked: &Asked) -> Vec<Interval> {
     let values = |place| match place {
         Place::Range(id) => match machine.options(id) {
-            Some(options) => change::intervals(options),
+            Some(options) => options.intervals(),
             None => Vec::new(),
         },
         Place::Within(within) => vec![within],

@@ -5,7 +5,7 @@
 //! due, never before. A step moves a bounded number of entries, so that a bucket
 //! full of millions stalls no caller.
 
-use super::records::Slot;
+use super::slot::Slot;
 use crate::time::Instant;
 
 /// A tick is this power of two, in nanoseconds.

@@ -16,7 +16,6 @@ use super::failures::Failures;
 use super::free_slots::FreeSlots;
 use super::options::Options;
 use super::past::{Past, Rate};
-use super::plan::Want;
 use super::process::Counts;
 use super::stats::Deploy;
 use super::trial::Trial;
@@ -86,6 +85,19 @@ pub(super) struct Pace {
 pub(super) enum Room {
     Enough,
     Wanted { want: Want, since: Instant },
+}
+
+/// What one more process would be for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Want {
+    /// No process is there to serve the asks that wait.
+    First,
+    /// One that has to go is to be replaced.
+    Replacement,
+    /// The processes that are there are too slow for the asks that wait.
+    More,
+    /// There are fewer than there should be.
+    Min,
 }
 
 /// When the machine has to look at something again.

@@ -4,10 +4,10 @@ use crate::ledger::Reply;
 use crate::settings::OptionError;
 use crate::time::Instant;
 
-use super::app::App;
+use super::app::{App, Want};
 use super::effect::{AppId, Effect, Leaving, ProcessId};
 use super::options::{EvictFor, Limits, Options};
-use super::plan::{Tried, Want};
+use super::plan::Tried;
 use super::process::Doing;
 use super::stats::Deploy;
 use super::{Apps, Mode};

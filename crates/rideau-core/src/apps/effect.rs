@@ -7,8 +7,7 @@ use crate::ids::Ticket;
 use crate::queue::AskOptions;
 use crate::refusal::Refusal;
 
-use super::stats::TrialStats;
-use super::trial::TrialVerdict;
+use super::trial::{TrialStats, TrialVerdict};
 
 /// An app; never given twice by one machine.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]

@@ -6,9 +6,8 @@ use crate::ledger::Reply;
 use crate::time::Instant;
 
 use super::Apps;
-use super::app::Room;
+use super::app::{Room, Want};
 use super::effect::{AppId, Effect, Leaving, Note};
-use super::plan::Want;
 use super::process::{Doing, Process};
 use super::timers::Timer;
 

@@ -6,23 +6,10 @@ use crate::ledger::Reply;
 use crate::time::{Instant, nanos};
 
 use super::Apps;
-use super::app::Room;
+use super::app::{Room, Want};
 use super::effect::{Effect, Leaving};
 use super::stats::Deploy;
 use super::timers::Timer;
-
-/// What one more process would be for.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Want {
-    /// No process is there to serve the asks that wait.
-    First,
-    /// One that has to go is to be replaced.
-    Replacement,
-    /// The processes that are there are too slow for the asks that wait.
-    More,
-    /// There are fewer than there should be.
-    Min,
-}
 
 /// What came of an attempt to start a process.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -6,6 +6,7 @@ use crate::histogram::Histogram;
 use crate::waiting::Tally;
 
 use super::effect::{AppId, Leaving, ProcessId};
+use super::trial::TrialStats;
 
 /// Numbers over all apps.
 #[derive(Clone, Debug)]
@@ -83,28 +84,6 @@ pub enum Deploy {
     Rolling,
     /// The new code does not start, or failed its trial; the old is kept.
     Failed,
-}
-
-/// What was seen of new code on trial, and of the old beside it.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct TrialStats {
-    /// For how long.
-    pub lasts: Duration,
-    /// The old code.
-    pub old: SideStats,
-    /// The new one.
-    pub new: SideStats,
-}
-
-/// What one code answered during a trial.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct SideStats {
-    /// How often.
-    pub answers: u64,
-    /// How many of them were failures.
-    pub failures: u64,
-    /// Half of them took no longer, if there were any.
-    pub median: Option<Duration>,
 }
 
 /// Numbers of one process.

@@ -11,7 +11,6 @@ use std::time::Duration;
 use crate::time::Instant;
 
 use super::past::{Past, Times};
-use super::stats::{SideStats, TrialStats};
 
 /// How the verdict is found.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -74,6 +73,28 @@ impl TrialVerdict {
             Self::Good | Self::GoodButSlow | Self::Alone | Self::Accepted
         )
     }
+}
+
+/// What was seen of new code on trial, and of the old beside it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct TrialStats {
+    /// For how long.
+    pub lasts: Duration,
+    /// The old code.
+    pub old: SideStats,
+    /// The new one.
+    pub new: SideStats,
+}
+
+/// What one code answered during a trial.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SideStats {
+    /// How often.
+    pub answers: u64,
+    /// How many of them were failures.
+    pub failures: u64,
+    /// Half of them took no longer, if there were any.
+    pub median: Option<Duration>,
 }
 
 /// Which code answered.

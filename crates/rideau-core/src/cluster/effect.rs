@@ -1,7 +1,6 @@
 //! What the machine wants done.
 
 use super::messages::{PeerMessage, ReportedRow, RowMessage};
-use super::parked::AskRoute;
 use super::records::{Incarnation, Segment, SnapshotId};
 use super::store::StoreRequest;
 
@@ -153,6 +152,41 @@ pub enum Effect {
     Drained,
     /// The node cannot be part of the cluster.
     Resign(ResignReason),
+}
+
+/// Where an ask goes.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum AskRoute {
+    /// It is served here.
+    Here {
+        /// The ownership.
+        epoch: u64,
+    },
+    /// It is sent to the owner.
+    Hop {
+        /// The owner.
+        to: Incarnation,
+        /// The ownership, which the owner compares.
+        epoch: u64,
+    },
+    /// Another node sent it, and this one does not own the partition in that epoch.
+    NotMine {
+        /// The newest ownership that this node knows of.
+        epoch: u64,
+    },
+    /// No owner was reached in time.
+    Down(DownReason),
+}
+
+/// Why an ask is not served.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum DownReason {
+    /// It waited for an owner as long as it may.
+    NoOwner,
+    /// Too many asks wait already.
+    Full,
+    /// This life of the node is over.
+    Lost,
 }
 
 /// How sure a node is that it still owns what it owned.

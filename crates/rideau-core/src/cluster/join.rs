@@ -7,8 +7,8 @@ use super::lease::NodeLease;
 use super::log::BatchLog;
 use super::member::{Cluster, Draining, Stage};
 use super::planted::planted;
+use super::purpose::Purpose;
 use super::records::{Incarnation, NodeRecord};
-use super::requests::Purpose;
 use super::store::{
     Compare, Holds, KeyRange, KeyValue, StoreOp, StoreOutcome, StoreRefusal, StoreReply,
     StoreRequest, StoreTxn, TxnReply,
@@ -75,7 +75,7 @@ impl Cluster {
         let txn = match purpose {
             Purpose::Look => StoreTxn::reading(vec![KeyRange::one(&key)]),
             Purpose::RemoveFormer(fence) => StoreTxn {
-                compares: vec![created(key.clone(), fence)],
+                compares: vec![Compare::created_at(key.clone(), fence)],
                 then: vec![StoreOp::Delete(KeyRange::one(&key))],
                 otherwise: Vec::new(),
             },
@@ -92,7 +92,7 @@ impl Cluster {
                 otherwise: vec![read],
             },
             Purpose::Drain => StoreTxn {
-                compares: vec![created(key, self.me.fence)],
+                compares: vec![Compare::created_at(key, self.me.fence)],
                 then: vec![StoreOp::Put {
                     key: self.keys.drain(&self.options.name),
                     value: Vec::new(),
@@ -230,13 +230,5 @@ impl Cluster {
             weight: self.options.weight,
             about: self.options.about.clone(),
         }
-    }
-}
-
-/// The compare that fences every write of one life of a node.
-pub(super) fn created(key: String, fence: u64) -> Compare {
-    Compare {
-        key,
-        holds: Holds::CreatedAt(fence),
     }
 }

@@ -16,14 +16,14 @@ use super::effect::{Certainty, Effect};
 use super::keys::ClusterKeys;
 use super::lease::{KeepAnswer, NodeLease};
 use super::log::BatchLog;
+use super::messages::EarlyMessage;
 use super::options::Options;
 use super::owned::{OwnedPart, PartPhase};
 use super::parked::ParkedAsks;
 #[cfg(feature = "planted")]
 use super::planted::planted;
+use super::purpose::{PendingRequest, Purpose};
 use super::records::Incarnation;
-use super::reports::EarlyMessage;
-use super::requests::{PendingRequest, Purpose};
 use super::store::{KeyChange, StoreOutcome, StoreRequest};
 use super::table::OwnerTable;
 

@@ -6,6 +6,8 @@
 
 use std::time::Duration;
 
+use super::records::Incarnation;
+
 /// What the machine of a node tells that of another.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum PeerMessage {
@@ -126,4 +128,12 @@ pub struct ReportedRow {
     pub age: Duration,
     /// What is held or asked for, in words of the machine that decides.
     pub what: Vec<u8>,
+}
+
+/// What another node said about a partition that this node does not own yet, or said before
+/// the watch has shown that node.
+#[derive(Clone, Debug)]
+pub(super) struct EarlyMessage {
+    pub(super) from: Incarnation,
+    pub(super) message: RowMessage,
 }

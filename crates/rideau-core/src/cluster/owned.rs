@@ -1,7 +1,9 @@
 //! A partition that this node owns.
 
+use std::collections::BTreeSet;
+
+use super::messages::ReportedRow;
 use super::records::{Incarnation, OwnerRecord, SnapshotId};
-use super::reports::AwaitedReports;
 
 /// What a node has of a partition that it owns.
 #[derive(Clone, Debug)]
@@ -20,6 +22,18 @@ pub(super) struct OwnedPart {
     /// The node that had it before, if it is to be told.
     pub(super) giver: Option<Incarnation>,
     pub(super) reports: AwaitedReports,
+}
+
+/// The reports of one ownership of a partition.
+#[derive(Clone, Debug, Default)]
+pub(super) struct AwaitedReports {
+    /// Live nodes without report.
+    pub(super) awaited: BTreeSet<Incarnation>,
+    pub(super) received: Vec<(Incarnation, Vec<ReportedRow>)>,
+    /// Asks and leases that end as soon as the reports are in.
+    pub(super) ends: Vec<(Incarnation, u64)>,
+    /// The names are taken over.
+    pub(super) is_adopted: bool,
 }
 
 /// How far a partition is from being served.
@@ -111,5 +125,23 @@ impl OwnedPart {
             SnapshotPhase::Writing(write) => Some(write),
             _ => None,
         }
+    }
+}
+
+impl AwaitedReports {
+    pub(super) const fn of(awaited: BTreeSet<Incarnation>) -> Self {
+        Self {
+            awaited,
+            received: Vec::new(),
+            ends: Vec::new(),
+            is_adopted: false,
+        }
+    }
+
+    /// A life of a node is over: it reports nothing any more, and its leases end.
+    pub(super) fn strike(&mut self, node: &Incarnation) {
+        self.awaited.remove(node);
+        self.received.retain(|(from, _)| from != node);
+        self.ends.retain(|(from, _)| from != node);
     }
 }

@@ -12,51 +12,13 @@ use crate::time::Instant;
 
 use super::effect::Effect;
 use super::member::{Cluster, Moving};
-use super::messages::{PeerMessage, ReportedRow, RowMessage};
-use super::owned::PartPhase;
+use super::messages::{EarlyMessage, PeerMessage, ReportedRow, RowMessage};
+use super::owned::{AwaitedReports, PartPhase};
 use super::planted::planted;
 use super::records::Incarnation;
 
-/// The reports of one ownership of a partition.
-#[derive(Clone, Debug, Default)]
-pub(super) struct AwaitedReports {
-    /// Live nodes without report.
-    awaited: BTreeSet<Incarnation>,
-    received: Vec<(Incarnation, Vec<ReportedRow>)>,
-    /// Asks and leases that end as soon as the reports are in.
-    ends: Vec<(Incarnation, u64)>,
-    /// The names are taken over.
-    is_adopted: bool,
-}
-
-/// What another node said about a partition that this node does not own yet, or said before
-/// the watch has shown that node.
-#[derive(Clone, Debug)]
-pub(super) struct EarlyMessage {
-    from: Incarnation,
-    message: RowMessage,
-}
-
 /// At most this many messages wait for the watch. Each is repeated by its sender.
 const EARLY_MAX: usize = 65_536;
-
-impl AwaitedReports {
-    pub(super) const fn of(awaited: BTreeSet<Incarnation>) -> Self {
-        Self {
-            awaited,
-            received: Vec::new(),
-            ends: Vec::new(),
-            is_adopted: false,
-        }
-    }
-
-    /// A life of a node is over: it reports nothing any more, and its leases end.
-    fn strike(&mut self, node: &Incarnation) {
-        self.awaited.remove(node);
-        self.received.retain(|(from, _)| from != node);
-        self.ends.retain(|(from, _)| from != node);
-    }
-}
 
 impl Cluster {
     /// The nodes whose reports a new owner waits for. The watch has just reached the

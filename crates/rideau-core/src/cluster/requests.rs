@@ -7,34 +7,8 @@ use crate::time::Instant;
 
 use super::effect::Effect;
 use super::member::Cluster;
-use super::records::SnapshotId;
-use super::snapshots::is_held;
+use super::purpose::{PendingRequest, Purpose};
 use super::store::{StoreOutcome, StoreRequest};
-
-/// What a request is for.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(super) enum Purpose {
-    Look,
-    RemoveFormer(u64),
-    Grant,
-    Create,
-    ReadAll,
-    Append(u64),
-    Takeover(u32),
-    HandOver(u32),
-    /// One piece of one snapshot: the answer for another must not count.
-    Chunk(u32, SnapshotId, u32),
-    NameSnapshot(u32),
-    RemoveSnapshot(u32, SnapshotId),
-    Trim,
-    Drain,
-}
-
-#[derive(Clone, Copy, Debug)]
-pub(super) struct PendingRequest {
-    pub(super) purpose: Purpose,
-    pub(super) at: Instant,
-}
 
 impl Cluster {
     /// Make a request now, unless one for the same purpose is on its way.
@@ -101,7 +75,7 @@ impl Cluster {
         effects: &mut Vec<Effect>,
     ) {
         let is_write = matches!(purpose, Purpose::Chunk(..) | Purpose::RemoveSnapshot(..));
-        if is_write && !is_held(&outcome) {
+        if is_write && !outcome.is_held() {
             self.issue_later(purpose, now);
         }
         match purpose {

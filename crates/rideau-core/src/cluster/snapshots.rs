@@ -7,12 +7,11 @@ use super::effect::Effect;
 use super::member::Cluster;
 use super::owned::{PartPhase, SnapshotPhase, SnapshotWrite};
 use super::planted::planted;
+use super::purpose::Purpose;
 use super::records::{OwnerRecord, Segment, SnapshotId};
-use super::requests::Purpose;
 use super::store::{
-    Compare, Holds, KeyRange, StoreOp, StoreOutcome, StoreReply, StoreRequest, StoreTxn, TxnReply,
+    Compare, Holds, KeyRange, StoreOp, StoreOutcome, StoreReply, StoreRequest, StoreTxn,
 };
-use super::takeover::changed_at;
 
 impl Cluster {
     /// The shell begins a snapshot that it was asked for. It has everything that was
@@ -226,7 +225,7 @@ impl Cluster {
         if let Some(SnapshotPhase::Writing(write)) = part.map(|part| &mut part.snapshot)
             && write.id == id
             && write.written == chunk as usize
-            && is_held(outcome)
+            && outcome.is_held()
         {
             write.written += 1;
         }
@@ -256,7 +255,7 @@ impl Cluster {
             ..record.clone()
         };
         let compares = vec![
-            changed_at(self.keys.owner(partition), row.changed),
+            Compare::changed_at(self.keys.owner(partition), row.changed),
             self.fence(),
         ];
         Some(self.put_owner(partition, compares, &record))
@@ -301,7 +300,7 @@ impl Cluster {
     pub(super) fn removed(&mut self, partition: u32, id: SnapshotId, outcome: &StoreOutcome) {
         if let Some(part) = self.parts.get_mut(&partition)
             && matches!(part.snapshot, SnapshotPhase::Named { former } if former == id)
-            && is_held(outcome)
+            && outcome.is_held()
         {
             part.snapshot = SnapshotPhase::None;
         }
@@ -344,7 +343,7 @@ impl Cluster {
 
     pub(super) fn trimmed(&mut self, outcome: &StoreOutcome) {
         let trimming = self.log.trimming.take();
-        if let Some(before) = trimming.filter(|_| is_held(outcome)) {
+        if let Some(before) = trimming.filter(|_| outcome.is_held()) {
             self.log.trim(before);
         }
     }
@@ -357,12 +356,4 @@ impl Cluster {
             otherwise: Vec::new(),
         })
     }
-}
-
-/// Whether a transaction did what it was for.
-pub(super) fn is_held(outcome: &StoreOutcome) -> bool {
-    matches!(
-        outcome,
-        StoreOutcome::Done(StoreReply::Txn(TxnReply { held: true, .. }))
-    )
 }

@@ -203,3 +203,31 @@ impl StoreTxn {
         }
     }
 }
+
+impl Compare {
+    /// The key was created at this revision: what fences the writes of one life of a node.
+    pub(super) const fn created_at(key: String, revision: u64) -> Self {
+        Self {
+            key,
+            holds: Holds::CreatedAt(revision),
+        }
+    }
+
+    /// The record was seen as it was last changed at this revision.
+    pub(super) const fn changed_at(key: String, revision: u64) -> Self {
+        Self {
+            key,
+            holds: Holds::ChangedAt(revision),
+        }
+    }
+}
+
+impl StoreOutcome {
+    /// Whether a transaction did what it was for.
+    pub(super) const fn is_held(&self) -> bool {
+        matches!(
+            self,
+            Self::Done(StoreReply::Txn(TxnReply { held: true, .. }))
+        )
+    }
+}

@@ -3,13 +3,12 @@
 use crate::time::{Instant, nanos};
 
 use super::effect::Effect;
-use super::join::created;
 use super::member::{Cluster, Draining, Moving, Stage};
 use super::messages::PeerMessage;
 use super::owned::{OwnedPart, PartPhase, SnapshotPhase};
 use super::planted::planted;
+use super::purpose::Purpose;
 use super::records::{Incarnation, OwnerRecord};
-use super::requests::Purpose;
 use super::shares::{Node, rank, shares};
 use super::store::{
     Compare, Holds, StoreOp, StoreOutcome, StoreReply, StoreRequest, StoreTxn, TxnReply,
@@ -344,7 +343,7 @@ impl Cluster {
         }
         let epoch = self.next_epoch(old.as_ref(), now);
         let from = Some(self.log.seal());
-        let mut compares = vec![changed_at(self.keys.owner(partition), changed)];
+        let mut compares = vec![Compare::changed_at(self.keys.owner(partition), changed)];
         if let Some(old) = &old
             && !is_planted
         {
@@ -394,9 +393,9 @@ impl Cluster {
         let from = is_self.then(|| self.log.seal());
         let next = self.successor(Some(old), epoch, to.clone(), from);
         let compares = vec![
-            changed_at(self.keys.owner(partition), changed),
+            Compare::changed_at(self.keys.owner(partition), changed),
             self.fence(),
-            created(self.keys.node(&to.name), to.fence),
+            Compare::created_at(self.keys.node(&to.name), to.fence),
         ];
         let part = self.parts.get_mut(&partition)?;
         let sent = Some(next.clone());
@@ -468,7 +467,7 @@ impl Cluster {
             let holds = Holds::NotCreatedAt(0);
             return Compare { key, holds };
         }
-        created(key, self.me.fence)
+        Compare::created_at(key, self.me.fence)
     }
 
     pub(super) fn put_owner(
@@ -487,13 +486,5 @@ impl Cluster {
             then: vec![put],
             otherwise: Vec::new(),
         })
-    }
-}
-
-/// The compare of a record that was seen.
-pub(super) fn changed_at(key: String, revision: u64) -> Compare {
-    Compare {
-        key,
-        holds: Holds::ChangedAt(revision),
     }
 }

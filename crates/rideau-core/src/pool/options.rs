@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::queue;
-use crate::settings::{OptionError, Rule, Settings};
+use crate::settings::{OptionError, Rule, Settings, check_not_zero};
 use crate::valve;
 
 /// How many members there are, how long they live, and where takers wait.
@@ -194,17 +194,17 @@ impl Options {
         not_over("init", "max", self.init, self.max)?;
         not_over("idle_min", "max", self.idle_min, self.max)?;
         not_over("grow_at", "max", self.grow_at.unwrap_or(0), self.max)?;
-        not_zero("starts_max", self.starts_max == 0)?;
-        not_zero("start_timeout", self.start_timeout.is_zero())?;
-        not_zero("stop_timeout", self.stop_timeout.is_zero())?;
-        not_zero("idle_age_max", self.idle_age_max == Some(Duration::ZERO))?;
-        not_zero("uses_max", self.uses_max == Some(0))?;
-        not_zero("backoff_first", self.backoff.first.is_zero())?;
-        not_zero("failures", self.backoff.failures == 0)?;
+        check_not_zero("starts_max", self.starts_max == 0)?;
+        check_not_zero("start_timeout", self.start_timeout.is_zero())?;
+        check_not_zero("stop_timeout", self.stop_timeout.is_zero())?;
+        check_not_zero("idle_age_max", self.idle_age_max == Some(Duration::ZERO))?;
+        check_not_zero("uses_max", self.uses_max == Some(0))?;
+        check_not_zero("backoff_first", self.backoff.first.is_zero())?;
+        check_not_zero("failures", self.backoff.failures == 0)?;
         let Backoff { first, max, .. } = self.backoff;
         not_over("backoff_first", "backoff_max", first, max)?;
         if let Some(life_max) = self.life_max {
-            not_zero("life_max", life_max.is_zero())?;
+            check_not_zero("life_max", life_max.is_zero())?;
             // A life shortened by the whole of itself would be none.
             let most = life_max - Duration::from_nanos(1);
             not_over("life_jitter", "life_max", self.life_jitter, most)?;
@@ -226,19 +226,12 @@ impl Options {
 fn opens_for_first(valve: &valve::Options) -> Result<(), OptionError> {
     match valve {
         valve::Options::Relative(valve::Relative { min, .. })
-        | valve::Options::CoDel(valve::CoDel { min, .. }) => not_zero("min", *min == 0),
+        | valve::Options::CoDel(valve::CoDel { min, .. }) => check_not_zero("min", *min == 0),
         valve::Options::LeastOf(parts) => (1..).zip(parts).try_for_each(|(place, part)| {
             opens_for_first(part).map_err(|error| error.within(&format!("{place}")))
         }),
         _ => Ok(()),
     }
-}
-
-fn not_zero(option: &'static str, is_zero: bool) -> Result<(), OptionError> {
-    if is_zero {
-        return Err(OptionError::new(option, Rule::Zero));
-    }
-    Ok(())
 }
 
 fn not_over<T: PartialOrd>(

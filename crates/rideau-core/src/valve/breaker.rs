@@ -12,12 +12,10 @@
 
 use std::time::Duration;
 
-use crate::settings::{OptionError, Rule, Settings};
+use crate::settings::{OptionError, Rule, Settings, check_not_zero};
 use crate::time::{Instant, nanos};
 
-use super::Bounds;
-use super::law::Ending;
-use super::options::check_not_zero;
+use super::bounds::Bounds;
 
 /// The most leases that a window can remember: they are bits of a word.
 const WINDOW_MAX: u32 = u64::BITS;
@@ -157,7 +155,7 @@ impl Law {
         };
     }
 
-    pub(super) fn learn(&mut self, Ending { held, ok }: Ending, now: Instant) {
+    pub(super) fn learn(&mut self, held: Duration, ok: bool, now: Instant) {
         let granted_at = now.as_nanos().saturating_sub(nanos(held));
         let granted_at = Instant::from_nanos(granted_at);
         match &mut self.state {

@@ -6,11 +6,10 @@
 
 use std::time::Duration;
 
-use crate::settings::{OptionError, Settings};
+use crate::settings::{OptionError, Settings, check_not_zero};
 use crate::time::{Instant, Lead, nanos};
 
-use super::Bounds;
-use super::options::{check_bounds, check_not_zero};
+use super::bounds::{Bounds, check_bounds};
 
 /// Ever more leases while leads stay below a target.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -3,7 +3,7 @@
 use std::fmt::Debug;
 use std::time::Duration;
 
-use super::Bounds;
+use super::bounds::Bounds;
 use crate::custom::Custom;
 use crate::time::{Instant, Lead};
 

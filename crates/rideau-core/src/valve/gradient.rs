@@ -8,12 +8,12 @@
 //! of which less than half is used does not grow: nothing shows that more would
 //! do. A lease that went wrong is not measured: to fail fast is not to be fast.
 
-use crate::settings::{OptionError, Rule, Settings};
+use std::time::Duration;
+
+use crate::settings::{OptionError, Rule, Settings, check_not_zero};
 use crate::time::nanos;
 
-use super::Bounds;
-use super::law::Ending;
-use super::options::{check_bounds, check_not_zero};
+use super::bounds::{Bounds, check_bounds};
 
 /// How many leases the short average spans.
 const SHORT: f64 = 10.0;
@@ -93,7 +93,7 @@ impl Law {
     }
 
     /// One of `size` leases ended.
-    pub(super) fn learn(&mut self, Ending { held, ok }: Ending, size: usize) {
+    pub(super) fn learn(&mut self, held: Duration, ok: bool, size: usize) {
         if !ok {
             return;
         }
@@ -242,7 +242,7 @@ mod tests {
     fn learn(law: &mut Law, times: u32, millis: u64) {
         let held = Duration::from_millis(millis);
         for _ in 0..times {
-            law.learn(Ending { held, ok: true }, 1);
+            law.learn(held, true, 1);
         }
     }
 }

@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use crate::time::{Instant, Lead};
 
+use super::bounds::Bounds;
 use super::custom::Own;
-use super::{Bounds, Circuit, Open, Options, breaker, codel, gradient, rate, relative};
+use super::{Circuit, Open, Options, breaker, codel, gradient, rate, relative};
 
 /// What is known of a lease that ended by release.
 #[derive(Clone, Copy, Debug)]
@@ -155,8 +156,8 @@ impl Law {
     /// One of `size` leases was used and goes on.
     pub(super) fn learn(&mut self, size: usize, ending: Ending, now: Instant) {
         match self {
-            Self::Breaker(law) => law.learn(ending, now),
-            Self::Gradient(law) => law.learn(ending, size),
+            Self::Breaker(law) => law.learn(ending.held, ending.ok, now),
+            Self::Gradient(law) => law.learn(ending.held, ending.ok, size),
             Self::Custom(own) => own.learn(ending.held, ending.ok, now),
             _ => (),
         }
@@ -166,8 +167,8 @@ impl Law {
     pub(super) fn end(&mut self, size: usize, ending: Option<Ending>, now: Instant) {
         match (self, ending) {
             (Self::Rate(law), _) => law.end(size, now),
-            (Self::Breaker(law), Some(ending)) => law.learn(ending, now),
-            (Self::Gradient(law), Some(ending)) => law.learn(ending, size),
+            (Self::Breaker(law), Some(ending)) => law.learn(ending.held, ending.ok, now),
+            (Self::Gradient(law), Some(ending)) => law.learn(ending.held, ending.ok, size),
             (Self::Custom(own), Some(ending)) => own.learn(ending.held, ending.ok, now),
             _ => (),
         }

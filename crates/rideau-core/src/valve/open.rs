@@ -5,7 +5,7 @@
 
 use crate::settings::{OptionError, Settings};
 
-use super::Bounds;
+use super::bounds::Bounds;
 
 /// A fixed number of leases.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

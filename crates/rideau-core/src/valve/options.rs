@@ -121,22 +121,6 @@ impl Options {
     }
 }
 
-/// Fails unless `min` is within `max`.
-pub(super) fn check_bounds(min: usize, max: usize) -> Result<(), OptionError> {
-    if min > max {
-        return Err(OptionError::new("min", Rule::Over { bound: "max" }));
-    }
-    Ok(())
-}
-
-/// Fails if an option is zero that must not be.
-pub(super) fn check_not_zero(option: &str, is_zero: bool) -> Result<(), OptionError> {
-    if is_zero {
-        return Err(OptionError::new(option, Rule::Zero));
-    }
-    Ok(())
-}
-
 fn parse_parts(settings: &mut Settings) -> Result<Vec<Options>, OptionError> {
     let mut parts = Vec::new();
     for place in 1.. {

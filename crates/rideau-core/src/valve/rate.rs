@@ -8,11 +8,10 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use crate::settings::{OptionError, Settings};
+use crate::settings::{OptionError, Settings, check_not_zero};
 use crate::time::Instant;
 
-use super::Bounds;
-use super::options::{check_bounds, check_not_zero};
+use super::bounds::{Bounds, check_bounds};
 
 /// So many leases in any span of time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

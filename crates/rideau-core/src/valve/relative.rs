@@ -7,8 +7,7 @@
 use crate::settings::{OptionError, Settings};
 use crate::time::{Instant, Lead};
 
-use super::Bounds;
-use super::options::check_bounds;
+use super::bounds::{Bounds, check_bounds};
 
 /// One lease for each lead below a target.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -1,11 +1,13 @@
 //! Crates and modules import only downwards: no circle.
 //!
-//! A module is a file beside `lib.rs` with its folder. What only tests import does not
-//! count.
+//! The modules of each folder are looked at: each is a file with the folder beside it. What a
+//! module and those in it import of each other is no circle.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
 
-use crate::{Exports, Parts, names_after, read, root, rust_files, without_tests};
+use crate::imports::{Imports, Modules};
+use crate::{read, root};
 
 /// Which of our crates each of them may use.
 const ARROWS: &[(&str, &[&str])] = &[
@@ -69,35 +71,8 @@ const LAYERS: &[(&str, &[&str])] = &[
             "io_timeout",
         ],
     ),
-    (
-        "rideau-server",
-        &["main", "cli", "demo", "exit", "wire", "span"],
-    ),
+    ("rideau-server", &["cli", "demo", "exit", "wire", "span"]),
 ];
-/// Folders of the program whose modules are looked at for circles.
-const FOLDERS: &[&str] = &[
-    "rideau-apps/src",
-    "rideau-apps/src/apps",
-    "rideau-apps/src/front",
-    "rideau-cluster/src",
-    "rideau-cluster/src/links",
-    "rideau-config/src",
-    "rideau-process/src",
-    "rideau-resp/src",
-    "rideau/src",
-    "rideau-core/src",
-    "rideau-daemon/src",
-    "rideau-daemon/src/admin",
-    "rideau-daemon/src/redis",
-    "rideau-daemon/src/redis/commands",
-    "rideau-daemon/src/serve",
-    "rideau-daemon/src/state",
-    "rideau-daemon/src/view",
-    "rideau-server/src",
-    "rideau-server/src/cli",
-];
-
-type Imports = BTreeMap<String, BTreeSet<String>>;
 
 #[test]
 fn circles_are_found() {
@@ -118,22 +93,110 @@ fn circles_are_found() {
 }
 
 #[test]
-fn the_program_has_no_circle_of_modules() {
-    for folder in FOLDERS {
-        let found = circles(&imports(folder));
-        assert_eq!(found, [] as [Vec<String>; 0], "{folder}");
+fn circles_of_files_are_found() {
+    for files in [
+        [
+            ROOT,
+            ("a.rs", "use crate::b::B;"),
+            ("b.rs", "use super::a::A;"),
+        ],
+        [
+            ROOT,
+            ("a.rs", "use super::{c, b::{self, B}};"),
+            ("b.rs", "fn f() { crate::a::f() }"),
+        ],
+        [
+            ROOT,
+            ("a.rs", "pub use super::b::B as C;"),
+            ("b.rs", "use crate::a::{\n    D,\n};"),
+        ],
+        // What the root imports comes from where it is.
+        [
+            ("lib.rs", "mod a;\nmod b;\npub use a::A;\nuse b::*;\n"),
+            ("a.rs", "use crate::b;"),
+            ("b.rs", "use super::A;"),
+        ],
+    ] {
+        assert_eq!(circles_of(&files), [": a, b (a -> b, b -> a)"], "{files:?}");
     }
+    let deep = [
+        ("main.rs", "mod a;"),
+        (
+            "a.rs",
+            "mod b;\nmod c;\nmod d;\nuse self::d::D;\nstruct S(D);\n",
+        ),
+        ("a/b.rs", "mod e;\nuse super::S;"),
+        ("a/b/e.rs", "use super::super::c::C;"),
+        ("a/c.rs", "use super::D;"),
+        ("a/d.rs", "use crate::a::b::B;"),
+    ];
+    let circle = "a: b, c, d (a/b/e -> a/c, a/c -> a/d, a/d -> a/b)";
+    assert_eq!(circles_of(&deep), [circle]);
+}
+
+#[test]
+fn what_is_no_circle_of_files_is_not_found() {
+    for files in [
+        [
+            ROOT,
+            ("a.rs", "use crate::b::B;"),
+            ("b.rs", "//! See [`crate::a`].\nuse std::a;"),
+        ],
+        [
+            ROOT,
+            ("a.rs", "use crate::b::B;"),
+            ("b.rs", "#[cfg(test)]\nuse super::a::A;"),
+        ],
+        [
+            ROOT,
+            ("a.rs", "use crate::b::B;"),
+            (
+                "b.rs",
+                "#[cfg(test)]\nmod tests {\n    use super::super::a::A;\n}",
+            ),
+        ],
+        // One in the other is no circle.
+        [
+            ("lib.rs", "mod a;\nuse a::A;"),
+            ("a.rs", "mod b;\nuse b::B;\nuse crate::C;"),
+            ("a/b.rs", "use super::A;\nuse crate::C;"),
+        ],
+        // Not even a name that is imported in a circle, which no compiler would take.
+        [
+            ROOT,
+            ("a.rs", "use crate::b::C;"),
+            ("b.rs", "pub use crate::b::C;"),
+        ],
+    ] {
+        assert_eq!(circles_of(&files), [] as [&str; 0], "{files:?}");
+    }
+}
+
+#[test]
+fn no_modules_import_each_other_in_a_circle() {
+    let found: Vec<_> = sources()
+        .iter()
+        .flat_map(|(name, source)| {
+            let modules = Modules::read(source);
+            assert!(!modules.folders().is_empty(), "{name} has modules");
+            let circles = all_circles(&modules);
+            circles
+                .into_iter()
+                .map(move |circle| format!("{name} {circle}"))
+        })
+        .collect();
+    assert!(found.is_empty(), "\n{}\n", found.join("\n"));
 }
 
 #[test]
 fn modules_use_only_those_below_them() {
     for (name, layers) in LAYERS {
-        let imports = imports(&format!("{name}/src"));
+        let imports = Modules::read(&root().join("crates").join(name).join("src")).imports(&[]);
         let found: BTreeSet<&str> = imports.keys().map(String::as_str).collect();
-        let known: BTreeSet<&str> = layers.iter().copied().chain(["lib"]).collect();
+        let known: BTreeSet<&str> = layers.iter().copied().collect();
         assert!(found.is_subset(&known), "{name} has {found:?}");
         let level = |module: &String| layers.iter().position(|layer| layer == module);
-        for (from, all) in imports.iter().filter(|(from, _)| *from != "lib") {
+        for (from, all) in &imports {
             let wrong: Vec<_> = all.iter().filter(|to| level(to) < level(from)).collect();
             assert!(wrong.is_empty(), "{name}: {from} must not use {wrong:?}");
         }
@@ -149,7 +212,7 @@ fn crates_use_only_those_below_them() {
     folders.sort();
     let mut known: Vec<_> = ARROWS.iter().map(|(name, _)| *name).collect();
     known.sort_unstable();
-    let name = |folder: &std::path::PathBuf| {
+    let name = |folder: &PathBuf| {
         let name = folder.file_name().expect("a crate has a name");
         name.to_string_lossy().into_owned()
     };
@@ -181,48 +244,41 @@ fn dependencies(manifest: &str) -> Vec<&str> {
     names.filter(|name| name.starts_with("rideau")).collect()
 }
 
-/// Which modules each module of a folder imports.
-fn imports(folder: &str) -> Imports {
-    let source = &root().join("crates").join(folder);
-    let mut files = Vec::new();
-    rust_files(source, &mut files);
-    let above = folder
-        .split_once("/src/")
-        .map(|(_, above)| above.replace('/', "::"));
-    let path = above.map_or("crate::".to_owned(), |above| format!("crate::{above}::"));
-    let places: Vec<String> = files
-        .iter()
-        .map(|file| file.strip_prefix(source).expect("it is there"))
-        .map(|place| place.display().to_string())
-        .collect();
-    let modules: BTreeSet<&str> = places.iter().map(|place| module_of(place)).collect();
-    let lib = source.join("lib.rs");
-    let exports = Exports::of(&if lib.exists() {
-        read(&lib)
-    } else {
-        String::new()
-    });
-    let mut imports = Imports::new();
-    for (file, place) in files.iter().zip(&places) {
-        if module_of(place) == "tests" {
-            continue;
-        }
-        let code = Parts::of(&read(file)).code;
-        let here = module_of(place);
-        let mut names = names_after(without_tests(&code), &path);
-        if !place.contains('/') {
-            names.extend(names_after(without_tests(&code), "super::"));
-        }
-        let names = names.into_iter().map(|name| exports.module_of(name));
-        let others = names.filter(|name| *name != here && modules.contains(name));
-        let known = imports.entry(here.to_owned()).or_default();
-        known.extend(others.map(str::to_owned));
-    }
-    imports
+/// A root that declares two modules.
+const ROOT: (&str, &str) = ("lib.rs", "pub mod a;\nmod b;\n");
+
+fn circles_of(files: &[(&str, &str)]) -> Vec<String> {
+    let files = files.iter();
+    let files = files.map(|(place, text)| ((*place).to_owned(), (*text).to_owned()));
+    all_circles(&Modules::of(&files.collect()))
 }
 
-fn module_of(place: &str) -> &str {
-    place.split(['/', '.']).next().expect("a split has a part")
+/// The folders with the code of all crates, by their names.
+fn sources() -> Vec<(String, PathBuf)> {
+    let crates = std::fs::read_dir(root().join("crates")).expect("there are crates");
+    let mut folders: Vec<_> = crates
+        .map(|entry| entry.expect("it can be read").path())
+        .chain([root().join("bench")])
+        .collect();
+    folders.sort();
+    let named = folders.into_iter().map(|folder| {
+        let name = folder.file_name().expect("a crate has a name");
+        (name.to_string_lossy().into_owned(), folder.join("src"))
+    });
+    named.collect()
+}
+
+/// The circles of all folders of a crate: where, which modules, and what ties them.
+fn all_circles(modules: &Modules) -> Vec<String> {
+    let mut found = Vec::new();
+    for folder in modules.folders() {
+        for circle in circles(&modules.imports(folder)) {
+            let (place, names) = (folder.join("/"), circle.join(", "));
+            let arrows = modules.between(folder, &circle).join(", ");
+            found.push(format!("{place}: {names} ({arrows})"));
+        }
+    }
+    found
 }
 
 /// All modules that import themselves by way of others, one list for each circle.

@@ -5,6 +5,7 @@ mod board;
 mod etcd;
 mod ledger;
 mod nodes;
+mod ports;
 mod terminal;
 mod traffic;
 

@@ -14,9 +14,9 @@ use std::sync::Arc;
 use rideau_core::locks::{Claim, Full, Grant};
 
 use super::entry::Entry;
-use super::keys::{Keys, shard_of};
+use super::keys::{Keys, Origin, Source, Taken, shard_of};
 use super::line::Line;
-use super::taken::{Origin, Pinned, Source, Taken};
+use super::taken::Pinned;
 use super::word::Taker;
 use crate::keyed::Key;
 

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use rideau_core::locks::{Capacity, Full};
 
 use super::entry::Entry;
-use super::keys::Keys;
-use super::taken::{Kept, Origin, Source, Taken};
+use super::keys::{Keys, Origin, Source, Taken};
+use super::taken::Kept;
 use super::{Lock, claim};
 use crate::keyed::Key;
 

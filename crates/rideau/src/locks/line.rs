@@ -5,6 +5,8 @@
 //! mark in the word sends a holder that gives back, or a caller that comes to
 //! take, to the line.
 
+use std::borrow::Borrow;
+use std::hash::{BuildHasher, Hash};
 use std::mem;
 use std::pin::Pin;
 use std::sync::{Arc, Weak};
@@ -16,38 +18,21 @@ use rideau_core::{OptionError, Reason, Refusal, Ticket, queue};
 
 use super::Lock;
 use super::entry::Entry;
-use super::keys::Keys;
-use super::taken::{Kept, Origin, Source, Taken};
-use super::word::{No, Taker};
+use super::keys::{
+    HeldUnits, KeyCount, Keys, LineOf, Machine, Origin, Reply, Source, Taken, Tell, Told,
+};
+use super::taken::Kept;
+use super::word::{Left, No, Taker};
 use crate::after::After;
 use crate::ask_options::AskOptions;
 use crate::clock::Clock;
 use crate::driver::{Driver, Shell};
 use crate::keyed::Key;
 use crate::reply_slot::ReplySlot;
+use crate::sync::{Ordering, lock};
 
 /// The line of a key, as long as it is needed.
 pub(super) struct Line<K: Key>(Arc<LineOf<K>>);
-
-pub(super) type LineOf<K> = Driver<Machine<K>, Tell>;
-type Machine<K> = Lines<KeyCount<K>, Reply<K>>;
-type HeldUnits<K> = Taken<'static, K>;
-
-/// Counts units in the word of a key, which is not forgotten while it has a line.
-pub(super) struct KeyCount<K: Key> {
-    entry: Arc<Entry<K>>,
-    keys: Weak<Keys<K>>,
-}
-
-/// Tells the asks that wait what became of them.
-pub(super) struct Tell;
-
-/// Where an ask waits, if it does: one that just came has no cell yet and takes
-/// its answer itself.
-pub(super) struct Reply<K: Key>(Option<Arc<ReplySlot<Told<K>>>>);
-
-/// What a waiter is told.
-type Told<K> = Result<Lock<'static, K>, Refusal>;
 
 /// A wait for units: a future whose drop gives the place up, or what was
 /// granted meanwhile.
@@ -156,6 +141,102 @@ impl<K: Key> Line<K> {
     /// How many wait.
     pub(super) fn len(&self) -> usize {
         self.0.look(|machine, _| machine.len())
+    }
+}
+
+impl<K: Key> Keys<K> {
+    /// As [`acquire`](Self::acquire), but wait in the queue where others do.
+    pub(super) fn acquire_or_wait<Q>(
+        self: &Arc<Self>,
+        key: &Q,
+        claim: Claim,
+        terms: &AskOptions,
+    ) -> Wait<K>
+    where
+        K: Borrow<Q>,
+        Q: Hash + Eq + ToOwned<Owned = K> + ?Sized,
+    {
+        let Ok(entry) = self.pin(self.hasher.hash_one(key), key) else {
+            return Wait::refused(Reason::Keys);
+        };
+        let kept = Kept::new(Arc::clone(self), entry);
+        match kept.entry().word().take(claim, Taker::Any) {
+            Ok(grant) => {
+                let source = Source::Found(Arc::clone(kept.entry()));
+                let origin = Origin::Owned(Arc::clone(self));
+                Wait::answered(Lock(Taken::new(source, origin, grant)))
+            }
+            Err(_) => self.line_of(kept.entry()).ask(claim, terms, kept),
+        }
+    }
+
+    /// How many wait for a key.
+    pub(super) fn waiting<Q>(&self, key: &Q) -> usize
+    where
+        K: Borrow<Q>,
+        Q: Hash + Eq + ?Sized,
+    {
+        let hash = self.hasher.hash_one(key);
+        let _guard = self.map.guard();
+        let shard = self.lock(hash);
+        let line = |entry: &Arc<Entry<K>>| shard.lines.get(&entry.address()).cloned();
+        let line = self.map.find(hash, key, line).flatten();
+        drop(shard);
+        line.map_or(0, |line| Line::new(line).len())
+    }
+
+    /// The line of a key that is pinned, made if there is none.
+    pub(super) fn line_of(&self, entry: &Arc<Entry<K>>) -> Line<K> {
+        let mut shard = self.lock(entry.hash());
+        let line = shard.lines.entry(entry.address()).or_insert_with(|| {
+            let options = self.rules.slot(entry.rule()).queue();
+            let is_closed = self.closed.load(Ordering::Acquire);
+            let (entry, keys) = (Arc::clone(entry), self.me.clone());
+            Line::start(&options, is_closed, entry, keys, &self.clock)
+        });
+        Line::new(Arc::clone(line))
+    }
+
+    /// Change how one waits, everywhere at once.
+    pub(super) fn set_queue(&self, options: &queue::Options) -> Result<(), OptionError> {
+        options.validate().map_err(|no| no.within("queue"))?;
+        let _alone = lock(&self.changing);
+        let rules = self.rules.all();
+        rules.for_each(|rule| self.rules.slot(rule).set_queue(options));
+        for line in self.lines() {
+            line.reconfigure(options)?;
+        }
+        Ok(())
+    }
+
+    /// Refuse every ask that waits or comes to wait.
+    pub(super) fn close(&self) {
+        self.closed.store(true, Ordering::Release);
+        self.lines().iter().for_each(Line::close);
+    }
+
+    /// Units came back, and an ask waits for them or they were the last.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn came_back(&self, entry: &Arc<Entry<K>>, left: Left, is_pinned: bool) {
+        if left.is_idle() && !is_pinned {
+            self.list(entry);
+        }
+        if left.is_waited() {
+            let line = self.lock(entry.hash()).lines.get(&entry.address()).cloned();
+            if let Some(line) = line {
+                Line::new(line).serve();
+            }
+        }
+    }
+
+    fn lines(&self) -> Vec<Line<K>> {
+        let mut all = Vec::new();
+        for shard in self.shards.iter() {
+            let shard = lock(shard);
+            all.extend(shard.lines.values().cloned().map(Line::new));
+        }
+        all
     }
 }
 

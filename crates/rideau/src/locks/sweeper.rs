@@ -11,16 +11,13 @@ use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
 
-use super::keys::Keys;
-use crate::keyed::Key;
-
 /// How long a key is idle at least before it is forgotten.
 const PERIOD: Duration = Duration::from_millis(50);
 const REST: u32 = 50;
 const REST_MAX: Duration = Duration::from_secs(10);
 
 /// What is to be swept.
-trait Sweep: Send + Sync {
+pub(super) trait Sweep: Send + Sync {
     /// True if there is more to do next time.
     fn sweep(&self) -> bool;
 }
@@ -41,14 +38,8 @@ static SWEEPER: LazyLock<Sweeper> = LazyLock::new(|| {
     }
 });
 
-impl<K: Key> Sweep for Keys<K> {
-    fn sweep(&self) -> bool {
-        self.sweep()
-    }
-}
-
 /// Sweep these keys until there is nothing left to forget.
-pub(super) fn add<K: Key>(keys: Weak<Keys<K>>) {
+pub(super) fn add(keys: Weak<dyn Sweep>) {
     SWEEPER.wanted.lock().push(keys);
     SWEEPER.timer.notify_one();
 }

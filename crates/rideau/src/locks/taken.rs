@@ -7,37 +7,8 @@ use std::time::Duration;
 use rideau_core::locks::Grant;
 
 use super::entry::Entry;
-use super::keys::Keys;
+use super::keys::{Keys, Origin, Source, Taken};
 use crate::keyed::Key;
-
-/// Units that were taken. Dropping it gives them back.
-///
-/// All fields are as wide as a register, so that moving it never reads back part
-/// of what was just written.
-pub(super) struct Taken<'a, K: Key> {
-    source: Source<'a, K>,
-    origin: Origin<'a, K>,
-    /// In its lower half; the upper one has the ordinal.
-    units: u64,
-    fence: u64,
-    /// In nanoseconds.
-    waited: u64,
-}
-
-const ORDINAL_SHIFT: u32 = 32;
-
-/// The entry whose word counts the units.
-pub(super) enum Source<'a, K: Key> {
-    Found(Arc<Entry<K>>),
-    /// The key is pinned for longer.
-    Pinned(&'a Arc<Entry<K>>),
-}
-
-/// The keys that are told when units come back.
-pub(super) enum Origin<'a, K: Key> {
-    Borrowed(&'a Keys<K>),
-    Owned(Arc<Keys<K>>),
-}
 
 /// A key that is not forgotten as long as this exists. Dropping it lists the key if it is
 /// idle then.
@@ -48,6 +19,8 @@ pub(super) struct Pinned<K: Key, R: Deref<Target = Keys<K>>> {
 
 /// The same, and all keys are kept too, so that each ask that waits is served.
 pub(super) type Kept<K> = Pinned<K, Arc<Keys<K>>>;
+
+const ORDINAL_SHIFT: u32 = 32;
 
 impl<'a, K: Key> Taken<'a, K> {
     #[inline(always)]

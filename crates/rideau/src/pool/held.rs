@@ -13,8 +13,8 @@ use rideau_core::{Lead, Machine};
 
 use super::Pool;
 use super::manager::{About, Manager};
-use super::shell::{NO_CELL, PoolDriver, PoolShell};
-use super::slot::{MemberEntry, MemberSlot, flag};
+use super::shell::{MemberEntry, NO_CELL, PoolDriver, PoolShell};
+use super::slot::{MemberSlot, flag};
 use crate::sync::lock;
 
 /// A member, for as long as it is kept.
@@ -196,7 +196,7 @@ impl<'a, M: Manager> Held<'a, M> {
         place.set_flag(flag::REPLACE, fate == Fate::Replace);
     }
 
-    fn place(&self) -> &MemberSlot<M> {
+    fn place(&self) -> &MemberSlot<MemberEntry<M>> {
         let entry = self.entry.as_deref().expect(ALWAYS);
         self.driver().shell().slot(entry.slot)
     }
@@ -354,7 +354,7 @@ fn call_back<M: Manager>(driver: &PoolDriver<M>) {
 
 /// See to what most holders leave none of.
 #[cold]
-fn settle<M: Manager>(driver: &PoolDriver<M>, place: &MemberSlot<M>, flags: u32) {
+fn settle<M: Manager>(driver: &PoolDriver<M>, place: &MemberSlot<MemberEntry<M>>, flags: u32) {
     place.clear_side();
     if flags & flag::MEASURED != 0 {
         let now = driver.clock().now();

@@ -11,8 +11,9 @@ use rideau_core::pool::{MemberId, Retired};
 
 use super::caught::caught;
 use super::manager::{About, Manager};
-use super::shell::{Fault, NO_CELL, PoolDriver};
-use super::slot::{Abort, MemberEntry};
+use super::refused::Fault;
+use super::shell::{MemberEntry, NO_CELL, PoolDriver};
+use super::slot::Abort;
 use crate::sync::lock;
 
 /// Sees to one slot until its end.

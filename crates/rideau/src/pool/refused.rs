@@ -3,12 +3,13 @@
 use std::error::Error;
 use std::fmt;
 use std::ops::Deref;
+use std::sync::Arc;
 use std::time::Duration;
 
 use rideau_core::pool::MemberId;
 use rideau_core::{Brief, OptionError, Refusal};
 
-use super::shell::Fault;
+pub(super) type Fault = Arc<dyn Error + Send + Sync>;
 
 /// No member, and why. Its parts are those of [`WhyNot`].
 ///

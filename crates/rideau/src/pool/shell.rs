@@ -1,26 +1,23 @@
-//! The memory of a pool beside its machine, and what carries its effects out.
+//! The memory of a pool beside its machine.
 //!
 //! Members lie in slots. While no take waits the idle ones are in the idle cache,
 //! where they are taken without the machine's lock; every step of the machine
 //! calls them back first and lends them again at its end.
 
-use std::error::Error;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, OnceLock, Weak};
 use std::task::Waker;
 use std::time::Duration;
 
-use rideau_core::pool::{self as core, Fate, Grant, MemberId, Options};
+use rideau_core::pool::{self as core, Fate, Options};
 use rideau_core::{Histogram, Instant, Machine};
 use tokio::sync::Notify;
 
 use super::manager::Manager;
-use super::member_tasks;
+use super::refused::Fault;
 use super::reply_slot::ReplySlot;
-use super::slot::{MemberEntry, MemberSlot};
+use super::slot::MemberSlot;
 use super::tasks::Tasks;
-use crate::after::After;
-use crate::driver::{Driver, Shell};
+use crate::driver::Driver;
 use crate::idle_cache::{IdleCache, LEN_MAX, Slots};
 use crate::sync::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Mutex, Ordering, lock};
 
@@ -29,7 +26,6 @@ const EXPECTED: usize = 256;
 
 pub(super) type PoolDriver<M> = Driver<PoolTables, PoolShell<M>>;
 pub(crate) type Overseer = Arc<dyn Fn() + Send + Sync>;
-pub(super) type Fault = Arc<dyn Error + Send + Sync>;
 
 /// No cell.
 pub(super) const NO_CELL: u32 = u32::MAX;
@@ -51,9 +47,9 @@ pub(crate) struct PoolTables {
     pub(super) unfit: u64,
     pub(super) broken: u64,
     /// Takes from the idle cache that the machine knows of.
-    takes: u64,
+    pub(super) takes: u64,
     /// Slots on their way to or from the idle cache.
-    moved: Vec<u32>,
+    pub(super) moved: Vec<u32>,
 }
 
 /// Cells that no take waits in.
@@ -66,15 +62,15 @@ pub(super) struct Seats {
 /// Members, cells, and how to start and stop what is in them.
 pub(crate) struct PoolShell<M: Manager> {
     pub(super) cache: IdleCache<Box<MemberEntry<M>>>,
-    pub(super) slots: Slots<MemberSlot<M>>,
+    pub(super) slots: Slots<MemberSlot<MemberEntry<M>>>,
     pub(super) cells: Slots<ReplySlot>,
     pub(super) manager: Arc<M>,
     pub(super) rules: Rules,
     /// How many slots have ever been used.
-    slots_len: AtomicU32,
+    pub(super) slots_len: AtomicU32,
     tasks: Tasks,
     /// Looks how the pool stands, if it shares room with others.
-    overseer: Option<Overseer>,
+    pub(super) overseer: Option<Overseer>,
     me: OnceLock<Weak<PoolDriver<M>>>,
     /// Why the last start failed, until one goes well.
     fault: Mutex<Option<Fault>>,
@@ -84,6 +80,17 @@ pub(crate) struct PoolShell<M: Manager> {
     pub(super) holds: Mutex<Histogram>,
     /// A start came to an end, or the pool did.
     pub(super) news: Notify,
+}
+
+/// A member and the slot it belongs to, wherever it is.
+pub(super) struct MemberEntry<M: Manager> {
+    pub(super) slot: u32,
+    /// The cell in which its holder waited for it, to be freed; none while
+    /// it is not held.
+    pub(super) cell: u32,
+    /// The pool, while a holder of the member keeps the pool alive.
+    pub(super) owner: Option<Arc<PoolDriver<M>>>,
+    pub(super) member: M::Member,
 }
 
 /// The options that are needed without the lock.
@@ -181,12 +188,12 @@ impl<M: Manager> PoolShell<M> {
     }
 
     #[inline]
-    pub(super) fn slot(&self, slot: u32) -> &MemberSlot<M> {
+    pub(super) fn slot(&self, slot: u32) -> &MemberSlot<MemberEntry<M>> {
         self.slots.get(slot)
     }
 
     /// All slots that ever had a member.
-    pub(super) fn each_slot(&self) -> impl Iterator<Item = &MemberSlot<M>> {
+    pub(super) fn each_slot(&self) -> impl Iterator<Item = &MemberSlot<MemberEntry<M>>> {
         let len = self.slots_len.load(Ordering::Acquire);
         (0..len).map(|slot| self.slots.get(slot))
     }
@@ -225,134 +232,8 @@ impl<M: Manager> PoolShell<M> {
         &self.tasks
     }
 
-    fn me(&self) -> Weak<PoolDriver<M>> {
+    pub(super) fn me(&self) -> Weak<PoolDriver<M>> {
         self.me.get().cloned().unwrap_or_default()
-    }
-
-    /// A start begins, in a slot that may be new.
-    fn start(&self, slot: u32, id: MemberId, after: &mut After) {
-        self.slots.grow_to(slot + 1);
-        let len = self.slots_len.load(Ordering::Relaxed).max(slot + 1);
-        self.slots_len.store(len, Ordering::Release);
-        let duty = member_tasks::Duty::new(self.me(), slot, id, true);
-        let manager = Arc::clone(&self.manager);
-        self.tasks
-            .post(after, move || member_tasks::start(duty, manager));
-    }
-
-    fn check(&self, slot: u32, id: MemberId, after: &mut After) {
-        let Some(member) = self.slot(slot).member.take() else {
-            unreachable!("an idle member lies in its place");
-        };
-        let duty = member_tasks::Duty::new(self.me(), slot, id, false);
-        let manager = Arc::clone(&self.manager);
-        self.tasks
-            .post(after, move || member_tasks::check(duty, manager, member));
-    }
-
-    fn stop(&self, slot: u32, id: MemberId, why: core::Retired, after: &mut After) {
-        let Some(member) = self.slot(slot).member.take() else {
-            unreachable!("a member that is stopped lies in its place");
-        };
-        self.slot(slot).mark(Instant::START);
-        let duty = member_tasks::Duty::new(self.me(), slot, id, false);
-        let manager = Arc::clone(&self.manager);
-        self.tasks.post(after, move || {
-            member_tasks::stop(duty, manager, member, why)
-        });
-    }
-
-    fn abandon(&self, slot: u32, id: MemberId, after: &mut After) {
-        let driver = self.me();
-        after.call(move || {
-            let Some(driver) = driver.upgrade() else {
-                return;
-            };
-            driver.shell().slot(slot).abandon(id);
-        });
-    }
-
-    fn revoke(&self, slot: u32, id: MemberId, after: &mut After) {
-        let (watchers, abort) = self.slot(slot).revoke(id);
-        watchers.into_iter().for_each(|waker| after.wake(waker));
-        if let Some(abort) = abort {
-            // Its panic must not keep others from being told.
-            after.call(move || drop(catch_unwind(AssertUnwindSafe(abort))));
-        }
-    }
-
-    fn grant(&self, reply: TakeReply, grant: &Grant, after: &mut After) {
-        self.cells.get(reply.cell).grant(grant);
-        after.wake(reply.waker);
-    }
-}
-
-impl<M: Manager> Shell<PoolTables> for PoolShell<M> {
-    #[inline]
-    fn perform(&self, effect: core::Effect<TakeReply>, after: &mut After) {
-        match effect {
-            core::Effect::Grant { reply, grant } => self.grant(reply, &grant, after),
-            core::Effect::Shed { reply, refusal } => {
-                self.cells.get(reply.cell).refuse(&refusal);
-                after.wake(reply.waker);
-            }
-            core::Effect::Forget(_) => unreachable!("who leaves says so"),
-            core::Effect::Start { slot, id } => self.start(slot, id, after),
-            core::Effect::Check { slot, id } => self.check(slot, id, after),
-            core::Effect::Stop { slot, id, why } => self.stop(slot, id, why, after),
-            core::Effect::Abandon { slot, id } => self.abandon(slot, id, after),
-            core::Effect::Mark { slot, until } => self.slot(slot).mark(until),
-            core::Effect::Revoke { slot, id } => self.revoke(slot, id, after),
-            core::Effect::Look => {
-                if let Some(overseer) = self.overseer.clone() {
-                    after.call(move || overseer());
-                }
-            }
-            core::Effect::Closed => {
-                let driver = self.me();
-                after.call(move || {
-                    if let Some(driver) = driver.upgrade() {
-                        driver.shell().news.notify_waiters();
-                    }
-                });
-            }
-        }
-    }
-
-    #[inline]
-    fn begin(&self, desk: &mut PoolTables) {
-        if self.cache.is_closed() {
-            return;
-        }
-        let moved = &mut desk.moved;
-        self.cache.close(|entry| {
-            let slot = entry.slot;
-            moved.push(slot);
-            self.slot(slot).member.put(entry);
-        });
-        let takes = self.cache.takes();
-        if takes != desk.takes {
-            desk.takes = takes;
-            desk.pool.taken_unasked();
-        }
-        // Each shard is in order, but not all of them together; what comes out of
-        // order has to look for its place among all others.
-        desk.moved.sort_by_key(|slot| self.slots.get(*slot).since());
-        for slot in desk.moved.drain(..) {
-            desk.pool.recall(slot, self.slots.get(slot).since());
-        }
-    }
-
-    #[inline]
-    fn end(&self, desk: &mut PoolTables) {
-        if desk.pool.may_lend() {
-            desk.pool.lend(&mut desk.moved);
-            self.cache.open(desk.moved.len(), |at| {
-                let member = self.slot(desk.moved[at]).member.take();
-                member.expect("an idle member lies in its place")
-            });
-            desk.moved.clear();
-        }
     }
 }
 

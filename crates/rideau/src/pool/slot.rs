@@ -1,6 +1,5 @@
 //! What the handle knows of one member beside the machine.
 
-use std::sync::Arc;
 use std::task::Waker;
 use std::time::Duration;
 
@@ -8,19 +7,18 @@ use rideau_core::pool::{Birth, MemberId};
 use rideau_core::{Instant, Lead};
 use tokio::task::AbortHandle;
 
-use super::manager::{About, Manager};
+use super::manager::About;
 use super::refused::Holder;
-use super::shell::PoolDriver;
 use crate::idle_cache::Place;
 use crate::sync::{AtomicBool, AtomicU32, AtomicU64, Mutex, Ordering, lock};
 
-/// A member and what is known of it.
+/// A member, as an entry `E`, and what is known of it.
 ///
 /// The holder of the member, or the thread that has the machine's lock while the
 /// machine has it, is alone with the slot. The member lies here only while the
 /// machine has it, or on its way between the two.
 #[repr(C, align(128))]
-pub(super) struct MemberSlot<M: Manager> {
+pub(super) struct MemberSlot<E> {
     flags: AtomicU32,
     /// Since when it is idle, or held if the highest bit is set.
     since: AtomicU64,
@@ -31,23 +29,12 @@ pub(super) struct MemberSlot<M: Manager> {
     lead: AtomicU64,
     waited: AtomicU64,
     // All that a take touches comes before this, on one line of memory.
-    pub(super) member: Place<MemberEntry<M>>,
+    pub(super) member: Place<E>,
     id: AtomicU64,
     born: AtomicU64,
     generation: AtomicU64,
     revoked: AtomicBool,
     pub(super) side: Mutex<Side>,
-}
-
-/// A member and the slot it belongs to, wherever it is.
-pub(super) struct MemberEntry<M: Manager> {
-    pub(super) slot: u32,
-    /// The cell in which its holder waited for it, to be freed; none while
-    /// it is not held.
-    pub(super) cell: u32,
-    /// The pool, while a holder of the member keeps the pool alive.
-    pub(super) owner: Option<Arc<PoolDriver<M>>>,
-    pub(super) member: M::Member,
 }
 
 /// Ends a member's work from outside.
@@ -93,7 +80,7 @@ pub(super) mod flag {
     pub(in super::super) const DOUBTS: u32 = CHECK | REPLACE;
 }
 
-impl<M: Manager> MemberSlot<M> {
+impl<E> MemberSlot<E> {
     pub(super) fn new() -> Self {
         Self {
             flags: AtomicU32::new(0),

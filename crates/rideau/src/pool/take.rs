@@ -12,9 +12,9 @@ use tokio::task::coop;
 
 use super::held::{Held, Keep, is_broken};
 use super::manager::Manager;
-use super::refused::{Holder, NotTaken};
-use super::shell::{Fault, NO_CELL, PoolDriver, PoolShell, PoolTables, TakeReply};
-use super::slot::{MemberEntry, MemberSlot, flag};
+use super::refused::{Fault, Holder, NotTaken};
+use super::shell::{MemberEntry, NO_CELL, PoolDriver, PoolShell, PoolTables, TakeReply};
+use super::slot::{MemberSlot, flag};
 use crate::ask_options::AskOptions;
 
 /// A take under way. Dropping it gives the position in the queue up, or the
@@ -404,7 +404,7 @@ fn pick_up<M: Manager>(shell: &PoolShell<M>, slot: u32) -> Box<MemberEntry<M>> {
 }
 
 #[inline(never)]
-fn hold_measured<M: Manager>(driver: &PoolDriver<M>, place: &MemberSlot<M>) {
+fn hold_measured<M: Manager>(driver: &PoolDriver<M>, place: &MemberSlot<MemberEntry<M>>) {
     let now = driver.clock().now();
     let idle = place.since().min(now);
     let flags = panicking() | flag::MEASURED;

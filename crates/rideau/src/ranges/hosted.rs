@@ -9,58 +9,22 @@ mod sections;
 mod snapshots;
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Weak};
 use std::thread;
 
 use rideau_core::allocator::{Effects, Many, Parts, RangeId, Refused, Which};
-use rideau_core::cluster::Partitions;
 use tokio::sync::broadcast;
 
 use super::clocks::{Continued, Dial, Source};
 use super::failed::OpenError;
 use super::ownership::{Ownership, RestsOn, Stake};
+use super::partitions::{Hosted, HostedParts, NONE};
 use super::shared::{Handle, Inner, Shared};
 use super::{EVENTS_KEPT, Ranges, RangesOptions};
 use crate::store::{Loaded, PartitionHost, PartitionLog, Piece};
 use commit::NodeCommitter;
 pub use keys::KeyReport;
-
-/// No epoch: the partition is not open.
-const NONE: u64 = u64::MAX;
-
-/// What can be asked about partitions without the lock.
-pub(super) struct Hosted {
-    partitions: Partitions,
-    log: Arc<dyn PartitionLog>,
-    /// The epochs of the partitions that are open here, by number.
-    open: Vec<AtomicU64>,
-}
-
-/// What is known of partitions behind the lock.
-pub(super) struct HostedParts {
-    /// Those that are here, by number.
-    ownerships: Vec<Option<Arc<Ownership>>>,
-    /// The node is to be told when all of these is written,
-    closing: Vec<Arc<Ownership>>,
-    /// and wants snapshots of these.
-    snapshots: VecDeque<Arc<Ownership>>,
-    /// What was logged may have gone with its partition: answers about others wait for
-    /// its turn all the same.
-    owes_turn: bool,
-}
-
-impl HostedParts {
-    pub(super) fn has_work(&self) -> bool {
-        !self.closing.is_empty() || !self.snapshots.is_empty() || self.owes_turn
-    }
-
-    /// Is the partition still here as it was?
-    fn has(&self, ownership: &Arc<Ownership>) -> bool {
-        let own = self.ownerships[ownership.partition as usize].as_ref();
-        own.is_some_and(|own| Arc::ptr_eq(own, ownership))
-    }
-}
 
 /// Tells ranges which partitions their node has. It does not keep them open.
 #[derive(Clone)]
@@ -183,17 +147,6 @@ impl Ranges {
         let inner = self.0.shared.inner.lock();
         let many = inner.machine.many();
         many.map_or_else(Vec::new, Many::missing)
-    }
-}
-
-impl Hosted {
-    fn serves(&self, partition: u32) -> bool {
-        let epoch = self.open[partition as usize].load(Ordering::Acquire);
-        epoch != NONE && self.log.serves(partition) == Some(epoch)
-    }
-
-    fn set_open(&self, partition: u32, epoch: u64) {
-        self.open[partition as usize].store(epoch, Ordering::Release);
     }
 }
 

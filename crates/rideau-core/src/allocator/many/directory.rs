@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::{Many, Part};
 use crate::allocator::ask::{Place, Prefer};
-use crate::allocator::change::{self, check_name, intervals};
+use crate::allocator::change::{self, check_name};
 use crate::allocator::effects::Effects;
 use crate::allocator::interval::Interval;
 use crate::allocator::partition::Partition;
@@ -118,7 +118,7 @@ impl Directory {
     /// A range is like this from now on.
     pub(super) fn put(&mut self, id: RangeId, name: &str, options: RangeOptions) {
         self.pieces.retain(|_, piece| piece.range != id);
-        for values in intervals(&options) {
+        for values in options.intervals() {
             let last = values.last();
             self.pieces
                 .insert(values.first(), Piece { last, range: id });

@@ -4,8 +4,9 @@ use super::Many;
 use crate::allocator::ask::{Ask, Change, Key, Which};
 use crate::allocator::effects::Effects;
 use crate::allocator::partition::Partition;
-use crate::allocator::records::{Slot, State};
+use crate::allocator::records::State;
 use crate::allocator::refused::Refused;
+use crate::allocator::slot::Slot;
 use crate::allocator::{Allocator, Reservation};
 use crate::time::Instant;
 

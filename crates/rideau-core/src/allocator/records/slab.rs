@@ -1,6 +1,7 @@
 //! Slots of fixed size that never move, in blocks that are never copied.
 
 use super::arena::Place;
+use crate::allocator::slot::Slot;
 use crate::time::Instant;
 
 /// Slots in a block: small enough that adding one is quick.
@@ -15,15 +16,6 @@ const MILLI: u64 = 1_000_000;
 const UNTIL_BITS: u32 = 45;
 const UNTIL_MASK: u64 = (1 << UNTIL_BITS) - 1;
 const STATE_BITS: u32 = 3;
-
-/// Number of a record; it stays the same as long as the record is there.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub(in crate::allocator) struct Slot(pub(in crate::allocator) u32);
-
-impl Slot {
-    /// The upper bit of a slot's number is never set.
-    pub(super) const MAX: u32 = (1 << 31) - 1;
-}
 
 /// In which way a value is held.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -9,7 +9,6 @@ mod target;
 mod words;
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use rideau::allocator::{Ask, Change, Place, Prefer, Refused, Reservation};
@@ -358,9 +357,4 @@ fn write_fields(reply: &mut Reply<'_>, fields: &rideau::allocator::Fields) {
             Field::Nothing => reply.null(),
         };
     }
-}
-
-/// A limit turned a client away.
-fn count(counter: &std::sync::atomic::AtomicU64) {
-    counter.fetch_add(1, Ordering::Relaxed);
 }

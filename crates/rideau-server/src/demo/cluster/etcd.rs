@@ -1,7 +1,7 @@
 //! The etcd of the demo: one of its own on loopback, or one that is there already.
 
 use std::fs;
-use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::time::Duration;
 
@@ -9,6 +9,7 @@ use rideau::store::etcd::{EtcdClient, EtcdOptions, KeyRange, Txn, TxnOp};
 use rideau_process::{Address, Listen, Probe, Process, Program, Ready, RunFolder, Signal};
 use tokio::time::{sleep, timeout};
 
+use super::ports::free_ports;
 use crate::exit::Failure;
 
 /// How long an etcd that was stopped is away.
@@ -62,7 +63,7 @@ impl DemoEtcd {
                     .into(),
             ));
         }
-        let [port, peers] = super::nodes::free_ports()?;
+        let [port, peers] = free_ports()?;
         let program = program(folder, port, peers);
         let process = Process::start(&program, run_folder, |_| ()).await;
         let process = process.map_err(|error| Failure::Broken(format!("etcd: {error}")))?;
@@ -145,9 +146,4 @@ fn is_in_path(program: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let mut folders = std::env::split_paths(&path);
     folders.any(|folder| fs::metadata(folder.join(program)).is_ok_and(|found| found.is_file()))
-}
-
-/// Whether a port of this machine is free.
-pub(super) fn is_free(port: u16) -> bool {
-    TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok()
 }

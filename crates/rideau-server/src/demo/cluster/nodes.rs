@@ -2,7 +2,6 @@
 
 use std::fs;
 use std::io::{self, Read};
-use std::net::{Ipv4Addr, TcpListener};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -11,7 +10,8 @@ use rideau_process::{Process, Program, Ready, RunFolder, Signal};
 use tokio::time::Instant;
 
 use super::BACK_AFTER;
-use super::etcd::{DemoEtcd, is_free};
+use super::etcd::DemoEtcd;
+use super::ports::{free_ports, is_free};
 use crate::exit::Failure;
 use crate::wire::Server;
 
@@ -223,17 +223,4 @@ fn write_secret(path: &Path) -> io::Result<()> {
         .mode(0o600)
         .open(path)?;
     io::Write::write_all(&mut file, &secret)
-}
-
-/// Ports of this machine that no process uses. All at once, or the system might give the
-/// same twice.
-pub(super) fn free_ports<const N: usize>() -> io::Result<[u16; N]> {
-    let mut listeners = Vec::with_capacity(N);
-    let mut ports = [0; N];
-    for port in &mut ports {
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
-        *port = listener.local_addr()?.port();
-        listeners.push(listener);
-    }
-    Ok(ports)
 }

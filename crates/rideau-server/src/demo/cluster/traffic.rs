@@ -11,11 +11,9 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 
-use super::ledger::{Ledger, is_later};
+use super::ledger::{Ledger, TTL, is_later};
 use crate::wire::{Server, Wire, WireFault};
 
-/// How long a value is held at most: longer than any demo.
-pub(super) const TTL: &str = "86400000";
 const CLIENTS: u64 = 12;
 /// How many values a client holds, about.
 const HELD: u64 = 200;

@@ -13,12 +13,11 @@ use std::time::{self, Duration};
 
 use parking_lot::MutexGuard;
 use rideau_core::Instant;
-use rideau_core::allocator::{Clock, Entry, Event};
+use rideau_core::allocator::{Clock, Entry, Event, SnapshotAt};
 use rideau_core::cluster::Partitions;
 use tokio::sync::broadcast::Sender;
 
 use super::sections::{self, TakenSection};
-use super::snapshots::Round;
 use crate::ranges::ownership::Ownership;
 use crate::ranges::shared::{Inner, Shared, Sleep};
 use crate::ranges::turns::{TICK, Turn, Turns};
@@ -38,6 +37,13 @@ pub(super) struct NodeCommitter {
     look_at: time::Instant,
     pub(super) round: Option<Round>,
     partitions: Partitions,
+}
+
+/// A snapshot of one partition.
+pub(super) struct Round {
+    pub(super) ownership: Arc<Ownership>,
+    pub(super) at: SnapshotAt,
+    pub(super) chunks: Vec<Vec<u8>>,
 }
 
 /// What was found to do.

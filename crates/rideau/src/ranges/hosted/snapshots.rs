@@ -4,18 +4,11 @@ use std::sync::Arc;
 
 use rideau_core::allocator::{Entry, SnapshotAt};
 
-use super::commit::NodeCommitter;
+use super::commit::{NodeCommitter, Round};
 use crate::ranges::ownership::Ownership;
 
 /// A chunk has at most this many bytes.
 const CHUNK: usize = 256 * 1024;
-
-/// A snapshot of one partition.
-pub(super) struct Round {
-    ownership: Arc<Ownership>,
-    at: SnapshotAt,
-    chunks: Vec<Vec<u8>>,
-}
 
 impl NodeCommitter {
     /// Begin, go on with or end a snapshot, as is due.

@@ -1,6 +1,7 @@
 //! Why a value was not given out or changed, in words one can act on.
 
 use std::fmt::Display;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use rideau::allocator::{Place, Prefer, Refused, Size};
@@ -8,7 +9,6 @@ use rideau::{Failed, Instant, Reason, Refusal};
 use rideau_core::Brief;
 use rideau_resp::Reply;
 
-use super::count;
 use crate::redis::client::{Client, CommandError, STOPPING, refused as refused_ask};
 use crate::state::answer::{AnswerField, Outcome};
 use crate::state::catalog::Catalog;
@@ -132,14 +132,14 @@ fn refused(client: &Client, no: &Refused, what: &dyn Display) -> CommandError {
             format!("ERR TTL wants {most} milliseconds at most here, as the range's ttl_max says.")
         }
         Refused::Full { reservations_max } => {
-            count(&counts.reservations_refused);
+            count_refused(&counts.reservations_refused);
             format!(
                 "BUSY {reservations_max} values have holders, as many as limits.reservations_max \
                  allows: release some, or raise the limit."
             )
         }
         Refused::Crowded(refusal) => {
-            count(&counts.waits_refused);
+            count_refused(&counts.waits_refused);
             format!(
                 "BUSY {} wait for values, as many as may: ask again in {} (retry_after_us={}).",
                 refusal.len,
@@ -152,15 +152,20 @@ fn refused(client: &Client, no: &Refused, what: &dyn Display) -> CommandError {
              Ask again."
         ),
         Refused::TooManyKeys => {
-            count(&counts.range_keys_refused);
+            count_refused(&counts.range_keys_refused);
             format!("ERR {no}.")
         }
         Refused::TooMuchData => {
-            count(&counts.range_data_refused);
+            count_refused(&counts.range_data_refused);
             format!("ERR {no}.")
         }
         no => format!("ERR {no}."),
     })
+}
+
+/// A limit turned a client away.
+pub(super) fn count_refused(counter: &AtomicU64) {
+    counter.fetch_add(1, Ordering::Relaxed);
 }
 
 /// There is no range of this name.

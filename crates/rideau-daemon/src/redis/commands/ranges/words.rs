@@ -10,7 +10,7 @@ use rideau_config::label::Label;
 use rideau_resp::{Arguments, Mistake, Quoted, Request, Upper};
 
 use super::target::{may_use_value, may_use_values};
-use super::{How, count, no};
+use super::{How, no};
 use crate::redis::client::{AskArgs, Client, CommandError};
 use crate::redis::commands::may_use;
 use crate::state::catalog::Catalog;
@@ -234,7 +234,7 @@ impl<'a> Beside<'a> {
         let config = client.daemon.config.load();
         let (limits, counts) = (&config.limits, &client.daemon.counts);
         if self.keys.len() > limits.range_keys_max {
-            count(&counts.range_keys_refused);
+            no::count_refused(&counts.range_keys_refused);
             return Err(CommandError(format!(
                 "ERR a reservation has at most {} keys, as limits.range_keys_max says, not {}.",
                 limits.range_keys_max,
@@ -244,7 +244,7 @@ impl<'a> Beside<'a> {
         let most = usize::try_from(limits.range_data_max).unwrap_or(usize::MAX);
         if self.data.weighs_over(most) {
             let weight = self.data.weight();
-            count(&counts.range_data_refused);
+            no::count_refused(&counts.range_data_refused);
             return Err(CommandError(format!(
                 "ERR the data of a reservation has at most {} bytes, as limits.range_data_max \
                  says, not {weight}.",

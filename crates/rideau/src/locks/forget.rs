@@ -14,13 +14,13 @@ use std::sync::Arc;
 
 use rideau_core::OptionError;
 
-use super::{Keys, Shard};
-use crate::keyed::Key;
-use crate::locks::entry::Entry;
-use crate::locks::line::{Line, LineOf};
-use crate::locks::rules::{Crowd, KeyRule, Listed, NoRoom};
+use super::entry::Entry;
+use super::keys::{Keys, LineOf, Shard};
+use super::line::Line;
+use super::rules::{Crowd, KeyRule, Listed, NoRoom};
 #[cfg(not(rideau_loom))]
-use crate::locks::sweeper;
+use super::sweeper;
+use crate::keyed::Key;
 use crate::sync::{MutexGuard, Ordering, lock};
 
 /// This many listed keys are looked at before other threads may list theirs.
@@ -126,7 +126,7 @@ impl<K: Key> Keys<K> {
 
     /// No unit of a key is held any more, or it is not pinned.
     #[cold]
-    pub(in crate::locks) fn list(&self, entry: &Arc<Entry<K>>) {
+    pub(super) fn list(&self, entry: &Arc<Entry<K>>) {
         if entry.mark_listed() {
             self.rules.list(Listed::new(Arc::clone(entry)));
             self.call_sweeper();
@@ -142,12 +142,12 @@ impl<K: Key> Keys<K> {
 
     /// The sweeper knows, or thinks so.
     #[cfg(all(test, rideau_loom))]
-    pub(in crate::locks) fn is_swept(&self) -> bool {
+    pub(super) fn is_swept(&self) -> bool {
         self.swept.load(Ordering::SeqCst)
     }
 
     /// Forget now all keys that are idle.
-    pub(in crate::locks) fn forget_idle(&self) {
+    pub(super) fn forget_idle(&self) {
         for rule in self.rules.all() {
             self.look_through(rule, usize::MAX, usize::MAX, |_, _| true);
         }
@@ -158,7 +158,7 @@ impl<K: Key> Keys<K> {
     /// there is nothing left to forget or to free. For the sweeper alone: the caller has
     /// to come again if it is told to.
     #[cfg(any(test, not(rideau_loom)))]
-    pub(in crate::locks) fn sweep(&self) -> bool {
+    pub(super) fn sweep(&self) -> bool {
         self.swept.swap(false, Ordering::SeqCst);
         let now = self.now();
         let mut gone = 0;
@@ -264,7 +264,7 @@ impl<K: Key> Keys<K> {
 
     /// Give all keys rules: those that are known, and those that come. An ask
     /// that waits keeps its place, under the rule its key has now.
-    pub(in crate::locks) fn set_rules(
+    pub(super) fn set_rules(
         &self,
         rules: &[KeyRule],
         rule_of: impl Fn(&K) -> usize + Send + Sync + 'static,
@@ -292,6 +292,13 @@ impl<K: Key> Keys<K> {
             line.reconfigure(&self.rules.slot(rule).queue())?;
         }
         Ok(())
+    }
+}
+
+#[cfg(not(rideau_loom))]
+impl<K: Key> sweeper::Sweep for Keys<K> {
+    fn sweep(&self) -> bool {
+        self.sweep()
     }
 }
 
