@@ -31,7 +31,9 @@ async fn telling() -> Server {
     .await
 }
 
-async fn staged(config: AppConfig, server: &Server) -> Stage {
+/// An app with one process.
+async fn staged(mut config: AppConfig, server: &Server) -> Stage {
+    config.options.max = Some(1);
     Stage::of(config, server.address, FrontConfig::default()).await
 }
 
