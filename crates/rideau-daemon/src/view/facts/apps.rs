@@ -196,7 +196,7 @@ facts! { AppNow: "app" by "app", joined { "spawns": "Starts of processes." };
     room_wait_us: Span, [SHOW, JSON, GAUGE],
         |it| it.shown.stats.wants_room.unwrap_or_default(),
         "How long it has waited for room for a process; zero if it does not.";
-    concurrency: Count, [SHOW, JSON, HISTORY, GAUGE], |it| it.shown.stats.concurrency,
+    concurrency: Count, [BRIEF, JSON, HISTORY, GAUGE], |it| it.shown.stats.concurrency,
         "Requests at a time in one process, as the config says or as was learnt.";
     concurrency_moves: Count, [JSON, COUNTER], |it| it.shown.stats.concurrency_moves,
         "How often what was learnt of that changed.";
