@@ -106,7 +106,7 @@ impl House {
         };
         for _ in 0..count {
             let options = Options {
-                concurrency: PLACES,
+                concurrency: Some(PLACES),
                 ..Options::default()
             };
             let added = house.apps.add(options, now, &mut house.effects);

@@ -20,6 +20,8 @@ mod rides;
 mod smuggling;
 #[path = "front/stage.rs"]
 mod stage;
+#[path = "front/streams.rs"]
+mod streams;
 #[path = "front/times.rs"]
 mod times;
 #[path = "front/upgrades.rs"]

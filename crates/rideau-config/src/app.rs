@@ -18,7 +18,7 @@ use crate::kinds::{Answer, AutoWord, Maybe, Number, Or, OrNone, Positive, Size, 
 use crate::table::section;
 use read::{
     Account, AppReadyWays, Below, Checked, FullPath, Hosts, Mask, PathList, PathPrefixes, Sticky,
-    TrialTable, Upgrades, UrlPath,
+    Streams, TrialTable, UrlPath,
 };
 
 section! {
@@ -56,8 +56,9 @@ section! {
         /// that finds it busy for longer than `wait` gets another.
         sticky => (self): AppConfig, Sticky, Requests, usual = r#""none""#,
             sample = r#"{ cookie = "shop_route", wait = "1s" }"#;
-        /// Connections that became something else, such as WebSockets.
-        upgrades => (self): AppConfig, Upgrades, Live;
+        /// Answers and connections that go on for as long as a client likes, such as events
+        /// and WebSockets.
+        streams => (self): AppConfig, Streams, Live;
     }
 }
 
@@ -132,12 +133,13 @@ section! { for apps::Options {
     /// Never more; `"none"`: as many as `[front]` lets it have.
     max => (max): Option<usize>, OrNone<Number>, Live, bounds = (1, PROCESSES_MAX),
         sample = "8";
-    /// Requests at a time in one process.
-    concurrency => (concurrency): usize, Number, Live, bounds = (1, MANY);
+    /// Requests at a time in one process; `"auto"`: as many as it turns out to serve best.
+    concurrency => (concurrency): Option<usize>, Or<Number, AutoWord>, Live, bounds = (1, MANY);
     /// Where requests wait: any of the queues. With `"paced"` a request waits for 30 s at most;
     /// `{ timeout = "10s" }` is a fixed time instead.
     queue => (queue): queue::Options, AppQueue, Live,
-        usual = r#"{ kind = "paced", max = 100 }"#, sample = r#"{ kind = "paced", max = 100 }"#;
+        usual = r#"{ kind = "paced", max = "auto" }"#,
+        sample = r#"{ kind = "paced", max = "auto" }"#;
     /// Also start one more when waits are expected to be longer.
     target_wait => (target_wait): Option<Duration>, OrNone<Positive>, Live,
         sample = r#""500ms""#;
@@ -194,11 +196,10 @@ section! {
         plain {
             /// The cookie that leads back to the same process; none for none.
             sticky: Option<String> = None;
-            /// How long connections that became something else may go on when their
-            /// process has to go.
-            upgrade_grace: Duration = Duration::from_secs(30);
-            /// Such a connection ends when nothing was said on it for so long.
-            upgrade_idle: Option<Duration> = None;
+            /// How long streams may go on when their process has to go.
+            stream_grace: Duration = Duration::from_secs(30);
+            /// A stream ends when nothing was said on it for so long.
+            stream_idle: Option<Duration> = None;
         }
         /// What an app may take for a request, from the grant of a place to the end of the
         /// answer.

@@ -114,7 +114,7 @@ impl Kind<queue::Options> for AppQueue {
         };
         read(section, entry, Some(usual), |kind| {
             let mut options = queue::Options::of_kind(kind)?;
-            options.max = apps::Options::default().queue.max;
+            options.max_fits = true;
             if let Shedding::Timeout { wait_max } = &mut options.shedding {
                 *wait_max = apps::WAIT_MAX;
             }

@@ -9,8 +9,8 @@ use rideau_core::meter::{self, Pie, PieSide};
 use rideau_core::queue::{self, FairOptions, Order, Overflow, Shedding};
 use rideau_core::{Flow, Lead, valve};
 
-use super::core_words::{FairBy, Lines, MeterTarget, Most, OrderWord, Valves, Weights};
-use super::kinds::{Answer, Maybe, Number, OrNone, Positive, Span, Table, Text, Word, spelled};
+use super::core_words::{FairBy, Lines, MeterTarget, Most, OrderWord, QueueMax, Valves, Weights};
+use super::kinds::{Answer, Maybe, Number, Positive, Span, Table, Text, Word, spelled};
 use super::table::{kinds_section, section};
 
 /// The kinds of valves.
@@ -58,8 +58,9 @@ kinds_section! { for queue::Options {
     }, Span, usual = "\"100ms\"";
     /// No ask is shed while so few wait.
     min: u32 = |queue| Some(&mut queue.min), Number;
-    /// As many may wait; `"none"` for no limit.
-    max: Option<u32> = |queue| Some(&mut queue.max), OrNone<Number>;
+    /// As many may wait; `"none"` for no limit; `"auto"`: 64 for each that is served at a time,
+    /// but 1,000 at least and 10,000 at most.
+    max: queue::Options = |queue| Some(queue), QueueMax;
     /// Which ask goes when there is no room: the newcomer, or the oldest makes room.
     overflow: Overflow = |queue| Some(&mut queue.overflow), Word;
     /// Turns by `"flow"`, or by `"hash:64"` over so many lines.

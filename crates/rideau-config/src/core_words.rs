@@ -28,6 +28,8 @@ pub(super) struct Weights;
 pub(super) struct Most;
 /// The target of a meter, which may be negative for some.
 pub(super) struct MeterTarget;
+/// How many may wait in a queue: a number, or a word.
+pub(super) struct QueueMax;
 
 impl Kind<Vec<valve::Options>> for Valves {
     const FORM: Form = Form::List(&Form::Again("valve"));
@@ -65,6 +67,34 @@ impl Kind<Order> for OrderWord {
             Order::Adaptive { .. } => 2,
         };
         rows.text(key.name, ORDERS[at]);
+    }
+}
+
+impl Kind<queue::Options> for QueueMax {
+    const FORM: Form = Form::Any(&[Form::Number, Form::Words(&["none", "auto"])]);
+
+    fn read(_: &Section<'_>, _: &Key) -> Option<queue::Options> {
+        None
+    }
+
+    fn read_into(queue: &mut queue::Options, section: &Section<'_>, key: &Key) {
+        queue.max_fits = section.is_word(key.name, "auto");
+        if queue.max_fits {
+            return;
+        }
+        if section.is_word(key.name, "none") {
+            queue.max = None;
+        } else if let Some(max) = Number::read_or(section, key, ", or \"none\", or \"auto\"") {
+            queue.max = Some(max);
+        }
+    }
+
+    fn show(queue: &queue::Options, key: &Key, rows: &mut Rows) {
+        match queue.max {
+            _ if queue.max_fits => rows.text(key.name, "auto"),
+            Some(max) => Number::show(&max, key, rows),
+            None => rows.text(key.name, "none"),
+        }
     }
 }
 

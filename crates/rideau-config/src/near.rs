@@ -41,7 +41,8 @@ const SYNONYMS: &[(&str, &str)] = &[
     ("start", "started"),
     ("trust_header", "trust"),
     ("ttl", "life_max"),
-    ("websockets", "upgrades"),
+    ("upgrades", "streams"),
+    ("websockets", "streams"),
 ];
 
 /// The one of `known` that is nearest to `word`, if any is near.

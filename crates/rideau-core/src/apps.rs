@@ -12,6 +12,8 @@ mod evict;
 mod failures;
 mod free_slots;
 mod invariants;
+mod learner;
+mod learnt;
 mod leave;
 mod look;
 mod on_trial;
@@ -25,6 +27,7 @@ mod sessions;
 mod settle;
 mod start;
 mod stats;
+mod streams;
 mod timers;
 mod trial;
 
@@ -44,7 +47,7 @@ use crate::waiting::End;
 
 use self::app::App;
 use self::process::{Counts, Doing, Processes};
-use self::sessions::{Sessions, Upgraded};
+use self::sessions::{Sessions, Streamed};
 use self::timers::Timers;
 
 pub use self::effect::{
@@ -53,6 +56,7 @@ pub use self::effect::{
 };
 pub use self::options::{EvictFor, Limits, Options};
 pub use self::stats::{AppStats, Deploy, ProcessStats, State, Stats};
+pub use self::streams::{StreamWatch, is_stream_type};
 pub use self::trial::{SideStats, TrialRules, TrialStats, TrialVerdict};
 
 /// Asks for an app that are so close to each other are one, as far as its worth
@@ -209,7 +213,7 @@ impl<R: Reply> Apps<R> {
             app.sessions -= 1;
             app.finished += u64::from(counts);
             app.pace.moved = now;
-            if open.upgraded == Upgraded::No {
+            if open.streamed == Streamed::No {
                 let took = now.nanos_since(open.since);
                 app.pace.learn(ended, took);
                 if matches!(ended, Ended::Answered | Ended::TimedOut) {
@@ -219,46 +223,20 @@ impl<R: Reply> Apps<R> {
         }
         if self.processes.still(open.slot, open.process).is_some() {
             let process = self.processes.at_mut(open.slot);
-            match open.upgraded {
-                Upgraded::Aside => process.upgrades -= 1,
-                Upgraded::No | Upgraded::Counted => process.sessions -= 1,
+            match open.streamed {
+                Streamed::Aside => process.streams -= 1,
+                Streamed::No | Streamed::Counted => process.sessions -= 1,
             }
             process.finished += u64::from(counts);
             if counts {
                 process.used = now;
             }
+            if open.streamed == Streamed::No {
+                self.learn(&open, ended, now, effects);
+            }
             self.judge(open.slot, ended, now, effects);
         }
         self.finish(open.app, now, effects);
-    }
-
-    /// A session's connection became something else that may last for long.
-    pub fn upgraded(&mut self, session: SessionId, now: Instant, effects: &mut Vec<Effect<R>>) {
-        let Some(open) = self.sessions.at_mut(session) else {
-            return;
-        };
-        if open.upgraded != Upgraded::No {
-            return;
-        }
-        open.upgraded = Upgraded::Counted;
-        let (at, slot, id) = (open.app, open.slot, open.process);
-        let Some(options) = self.options_of(at) else {
-            return;
-        };
-        let (takes_place, most) = (options.upgrades_count, options.upgrades_max);
-        let process = self.processes.still(slot, id);
-        // Beyond the most each keeps its place, so that there is an end to them.
-        if takes_place || process.is_none_or(|process| process.upgrades >= most) {
-            return;
-        }
-        let process = self.processes.at_mut(slot);
-        process.sessions -= 1;
-        process.upgrades += 1;
-        if let Some(open) = self.sessions.at_mut(session) {
-            open.upgraded = Upgraded::Aside;
-        }
-        self.relist(slot);
-        self.finish(at, now, effects);
     }
 
     fn is_open(&self, at: u32) -> bool {
@@ -319,11 +297,6 @@ impl<R: Reply> Apps<R> {
     fn app_mut(&mut self, at: u32) -> &mut App<R> {
         let app = self.apps[at as usize].as_mut();
         app.expect("an app is there while it has processes or askers")
-    }
-
-    fn options_of(&self, at: u32) -> Option<&Options> {
-        let app = self.apps.get(at as usize)?.as_ref()?;
-        Some(&app.options)
     }
 
     /// All apps, by number.

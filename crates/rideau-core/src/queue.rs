@@ -233,7 +233,12 @@ impl Queue {
     /// The place says how many it can serve at once, and how long holders hold.
     #[inline]
     pub fn bear(&mut self, load: Load) {
-        self.limits.load = load;
+        self.limits.bear(load);
+    }
+
+    /// How many may wait now.
+    pub fn max(&self) -> Option<u32> {
+        (self.limits.max < u32::MAX).then_some(self.limits.max)
     }
 
     /// Let an open ticket wait, or shed it if it must not.
@@ -375,11 +380,12 @@ impl Queue {
     ) -> Result<(), OptionError> {
         options.validate()?;
         self.begin();
+        let load = self.limits.load;
         self.limits = Limits {
-            load: self.limits.load,
             flows: self.limits.flows,
             ..Limits::of(&options)
         };
+        self.limits.bear(load);
         self.order = options.order;
         let (old, shedding) = (
             std::mem::replace(&mut *self.options, options),

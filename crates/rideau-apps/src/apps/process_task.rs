@@ -394,7 +394,10 @@ impl Inner {
         let keep_alive = KeepAlive {
             idle_for: config.http.keep_alive,
             // As many as can be used at a time may be used again.
-            idle_max: config.options.concurrency.min(IDLE_MAX),
+            idle_max: config
+                .options
+                .concurrency
+                .map_or(IDLE_MAX, |most| most.min(IDLE_MAX)),
             ..KeepAlive::default()
         };
         let mut tables = self.tables();

@@ -287,10 +287,11 @@ impl Session {
         }
     }
 
-    /// The connection became something else.
-    pub fn upgraded(&self) {
+    /// It turned out to be a stream.
+    pub fn streamed(&self) {
+        let head = self.head.filter(|_| !self.is_void);
         self.inner
-            .step(|step| step.machine.upgraded(self.id, step.now, step.effects));
+            .step(|step| (step.machine).streamed(self.id, head, step.now, step.effects));
     }
 
     /// The process does not answer at its address: it is replaced.

@@ -180,6 +180,17 @@ fn said(note: &Note) -> Option<(AppId, String)> {
             verdict,
             seen,
         } => (app, trial::said(generation, verdict, &seen)),
+        Note::Learnt {
+            app,
+            generation,
+            concurrency: (before, after),
+        } => (
+            app,
+            format!(
+                "a process of generation {generation} gets {after} requests at a time, and got \
+                 {before}"
+            ),
+        ),
         Note::Starved { app, from } => (
             app,
             format!("it waited too long for room, so process {from} makes room"),

@@ -4,6 +4,7 @@
 
 mod buffered;
 mod deadline;
+mod stream_timer;
 mod streaming;
 
 use std::future::poll_fn;
@@ -14,7 +15,7 @@ use hyper::body::Bytes;
 
 use self::buffered::Pumped;
 pub(super) use self::deadline::Allowance;
-pub(super) use self::streaming::Live;
+pub(super) use self::streaming::{AnswerKind, Live};
 use super::broken::{Broken, Part};
 use crate::http1::message_io::MessageIo;
 

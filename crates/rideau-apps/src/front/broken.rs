@@ -13,6 +13,9 @@ pub(super) const CUT: Broken = Broken("answer_broken");
 /// The app took too long for it.
 pub(super) const SLOW: Broken = Broken("request_timeout");
 
+/// It is a stream, and its process has to go, or nothing came of it for too long.
+pub(super) const STREAM_OVER: Broken = Broken("stream_over");
+
 /// A part of a body, or why there is none any more.
 pub(super) type Part = Option<Result<Bytes, Broken>>;
 

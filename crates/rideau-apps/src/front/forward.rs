@@ -12,7 +12,7 @@ use hyper::{Method, StatusCode};
 use rideau_core::apps::{Ended, ProcessId};
 
 use super::Front;
-use super::body::{Allowance, Answer, Live};
+use super::body::{Allowance, Answer, AnswerKind, Live};
 use super::conn::ClientConn;
 use super::headers::{self, Noted};
 use super::ids::Id;
@@ -148,7 +148,8 @@ impl ProxyRequest {
     }
 
     fn has_few_places(&self) -> bool {
-        self.config.options.concurrency < BUFFERED_BELOW
+        let places = self.config.options.concurrency;
+        places.is_some_and(|places| places < BUFFERED_BELOW)
     }
 
     /// Ask for a place in a process.
@@ -284,9 +285,14 @@ impl ProxyRequest {
         let (mut reply, noted) = self.begun_reply(visit, &mut session, said, began);
         let http = &self.config.http;
         let is_buffered = http.buffers_responses.unwrap_or(self.has_few_places()) && !noted.is_live;
-        // A stream of events goes on for as long as a client listens.
-        let allowance = allowance.filter(|_| !noted.is_events);
-        let live = Live::new(line, session, allowance, reply.at);
+        // A stream goes on for as long as a client listens.
+        let allowance = allowance.filter(|_| !noted.is_stream);
+        let kind = AnswerKind {
+            granted: began,
+            has_length: noted.length.is_some(),
+            is_stream: noted.is_stream,
+        };
+        let live = Live::new(line, session, allowance, kind, reply.at);
         reply.body = match is_buffered {
             true => Box::pin(Answer::buffered(live)).await,
             false => Answer::Live(live),

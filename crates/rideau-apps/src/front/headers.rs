@@ -6,6 +6,8 @@ mod tests;
 
 use std::time::Duration;
 
+use rideau_core::apps::is_stream_type;
+
 use super::conn::ClientConn;
 use super::ids::Id;
 use crate::http1::fields::{Fields, is, put, put_number, tokens};
@@ -182,8 +184,8 @@ pub(super) struct Noted {
     pub(super) has_date: bool,
     /// It wants each part of its answer to be sent as it comes.
     pub(super) is_live: bool,
-    /// It is a stream of events, which has no end of its own.
-    pub(super) is_events: bool,
+    /// By its type it is a stream, which has no end of its own.
+    pub(super) is_stream: bool,
     /// What it goes on with.
     pub(super) upgrade: Option<Vec<u8>>,
 }
@@ -235,9 +237,8 @@ impl Noted {
             10 if is(name, "keep-alive") => return Some(false),
             12 if is(name, REQUEST_ID) => return Some(false),
             12 if is(name, "content-type") => {
-                let start = value.get(..EVENTS.len());
-                self.is_events = start.is_some_and(|kind| is(kind, EVENTS));
-                self.is_live |= self.is_events;
+                self.is_stream = is_stream_type(value);
+                self.is_live |= self.is_stream;
             }
             14 if is(name, CONTENT_LENGTH) => {
                 let len = length(value)?;
@@ -262,8 +263,6 @@ impl Noted {
         Some(true)
     }
 }
-
-const EVENTS: &str = "text/event-stream";
 
 /// What follows an answer, as far as it makes sense there: what says which host a
 /// message is for, or where it ends, does not.

@@ -125,14 +125,14 @@ async fn turn(
     if let Some(became) = said.noted.upgrade {
         reply.put("Upgrade", became);
     }
-    session.upgraded();
+    session.streamed();
     Ok(Ok(Turned {
         reply,
         process: line.into_wire(),
         session,
         tunnel: Tunnel {
-            grace: proxy_request.config.http.upgrade_grace,
-            idle: proxy_request.config.http.upgrade_idle,
+            grace: proxy_request.config.http.stream_grace,
+            idle: proxy_request.config.http.stream_idle,
         },
     }))
 }

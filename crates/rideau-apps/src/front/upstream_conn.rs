@@ -252,6 +252,11 @@ impl UpstreamConn {
         self.session = Some(session);
     }
 
+    /// The session that it is used for.
+    pub(super) fn session(&self) -> Option<&Session> {
+        self.session.as_ref()
+    }
+
     /// It is used for no session any more.
     pub(super) fn take_session(&mut self) -> Option<Session> {
         self.session.take()

@@ -95,7 +95,7 @@ async fn an_answer_that_is_cut_is_seen_to_be_cut() {
                 })
                 .await;
                 let mut config = app();
-                config.options.concurrency = concurrency;
+                config.options.concurrency = Some(concurrency);
                 let stage = Stage::of(config, server.address, FrontConfig::default()).await;
                 let mut client = stage.client().await;
                 client.send(get("/")).await;
@@ -287,7 +287,7 @@ async fn events_arrive_one_by_one() {
             })
             .await;
             let mut config = app();
-            config.options.concurrency = concurrency;
+            config.options.concurrency = Some(concurrency);
             let stage = Stage::of(config, server.address, FrontConfig::default()).await;
             let mut client = stage.client().await;
             client.send(get("/events")).await;
@@ -433,7 +433,7 @@ async fn trailers_are_handed_on_to_clients_that_take_them() {
         // Passed on as it comes, and taken from the app before the client takes it.
         for concurrency in [64, 1] {
             let mut config = app();
-            config.options.concurrency = concurrency;
+            config.options.concurrency = Some(concurrency);
             let stage = Stage::of(config, server.address, FrontConfig::default()).await;
             let ask =
                 |te: &str| format!("GET / HTTP/1.1\r\nHost: a\r\n{te}Connection: close\r\n\r\n");

@@ -20,7 +20,7 @@ async fn summing() -> Server {
 
 async fn stage(server: &Server, concurrency: usize, body_max: u64) -> Stage {
     let mut config = app();
-    config.options.concurrency = concurrency;
+    config.options.concurrency = Some(concurrency);
     config.http.body_max = body_max;
     Stage::of(config, server.address, FrontConfig::default()).await
 }

@@ -166,7 +166,7 @@ async fn a_cookie_leads_back_to_its_process_and_a_forged_one_nowhere() {
     within(async {
         let mut config = app();
         config.options.min = 2;
-        config.options.concurrency = 1;
+        config.options.concurrency = Some(1);
         config.http.sticky = Some("seat".into());
         let stage = staged(config).await;
         while stage.apps.stats().used - stage.apps.stats().starting < 2 {

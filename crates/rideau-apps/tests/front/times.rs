@@ -15,7 +15,7 @@ const CHUNKED: &str = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
 /// An app whose answers take this long at most.
 fn limited(concurrency: usize, within: Duration) -> AppConfig {
     let mut config = app();
-    config.options.concurrency = concurrency;
+    config.options.concurrency = Some(concurrency);
     config.http.request_timeout = Some(within);
     config
 }
@@ -169,7 +169,7 @@ async fn a_client_that_leaves_in_the_middle_of_an_answer_is_counted() {
         for concurrency in [64, 1] {
             let server = trickling(CHUNKED).await;
             let mut config = app();
-            config.options.concurrency = concurrency;
+            config.options.concurrency = Some(concurrency);
             let stage = staged(config, &server).await;
             let mut client = stage.client().await;
             client.send(get("/")).await;

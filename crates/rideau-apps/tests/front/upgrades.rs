@@ -86,7 +86,7 @@ async fn a_tunnel_that_is_not_used_ends() {
     within(async {
         let server = echoing().await;
         let mut config = app();
-        config.http.upgrade_idle = Some(Duration::from_millis(100));
+        config.http.stream_idle = Some(Duration::from_millis(100));
         let stage = Stage::of(config, server.address, FrontConfig::default()).await;
         let mut client = turned(&stage).await;
         assert!(client.rest().await.is_empty());
@@ -100,7 +100,7 @@ async fn a_tunnel_ends_when_its_process_has_to_go_and_the_grace_is_over() {
     within(async {
         let server = echoing().await;
         let mut config = app();
-        config.http.upgrade_grace = Duration::from_millis(100);
+        config.http.stream_grace = Duration::from_millis(100);
         let stage = Stage::of(config, server.address, FrontConfig::default()).await;
         let mut client = turned(&stage).await;
         client.send("12345678").await;

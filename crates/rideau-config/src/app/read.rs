@@ -51,8 +51,8 @@ pub(super) struct TrialTable;
 pub(super) struct Checked;
 /// A cookie that leads back to the same process, or a table with how long to wait for it.
 pub(super) struct Sticky;
-/// What becomes of connections that became something else.
-pub(super) struct Upgrades;
+/// What becomes of streams.
+pub(super) struct Streams;
 
 impl AppConfig {
     /// None if it has no program; that is noted.
@@ -295,16 +295,16 @@ section! {
 }
 
 section! {
-    /// How connections are treated that became something else.
-    struct UpgradesTable {
+    /// How streams are treated.
+    struct StreamsTable {
+        /// As many in one process take no place of its `concurrency`.
+        max: usize = apps::Options::default().streams_max, Number, Live, bounds = (1, MANY);
         /// How long they may go on when their process goes.
-        grace: Duration = Http::default().upgrade_grace, Span, Live;
+        grace: Duration = Http::default().stream_grace, Span, Live;
         /// How long they may go on without a word.
         idle: Option<Duration> = None, OrNone<Positive>, Live;
-        /// As many in one process, if they take no place.
-        max: usize = apps::Options::default().upgrades_max, Number, Live, bounds = (1, MANY);
-        /// Each takes a place.
-        count: bool = apps::Options::default().upgrades_count, Answer, Live;
+        /// Each takes a place, as they always do with a `concurrency` of 1.
+        count: bool = apps::Options::default().streams_count, Answer, Live;
     }
 }
 
@@ -355,8 +355,8 @@ impl Kind<AppConfig> for Sticky {
     }
 }
 
-impl Kind<AppConfig> for Upgrades {
-    const FORM: Form = Form::Table(UpgradesTable::KEYS, || UpgradesTable::default().rows());
+impl Kind<AppConfig> for Streams {
+    const FORM: Form = Form::Table(StreamsTable::KEYS, || StreamsTable::default().rows());
 
     fn read(_: &Section<'_>, _: &Key) -> Option<AppConfig> {
         None
@@ -364,23 +364,23 @@ impl Kind<AppConfig> for Upgrades {
 
     fn read_into(app: &mut AppConfig, section: &Section<'_>, key: &Key) {
         if let Some(part) = section.part(key) {
-            let mut upgrades = UpgradesTable::default();
-            upgrades.read_keys(&part);
-            app.http.upgrade_grace = upgrades.grace;
-            app.http.upgrade_idle = upgrades.idle;
-            app.options.upgrades_max = upgrades.max;
-            app.options.upgrades_count = upgrades.count;
+            let mut streams = StreamsTable::default();
+            streams.read_keys(&part);
+            app.http.stream_grace = streams.grace;
+            app.http.stream_idle = streams.idle;
+            app.options.streams_max = streams.max;
+            app.options.streams_count = streams.count;
         }
     }
 
     fn show(app: &AppConfig, key: &Key, rows: &mut Rows) {
-        let upgrades = UpgradesTable {
-            grace: app.http.upgrade_grace,
-            idle: app.http.upgrade_idle,
-            max: app.options.upgrades_max,
-            count: app.options.upgrades_count,
+        let streams = StreamsTable {
+            max: app.options.streams_max,
+            grace: app.http.stream_grace,
+            idle: app.http.stream_idle,
+            count: app.options.streams_count,
         };
-        rows.below(key.name, |rows| upgrades.show_keys(rows));
+        rows.below(key.name, |rows| streams.show_keys(rows));
     }
 }
 

@@ -42,12 +42,12 @@ fn an_app_is_read_with_all_that_it_says() {
     assert_eq!(run.stop_timeout, Duration::ZERO);
     let options = &shop.options;
     assert_eq!((options.min, options.max), (2, Some(8)));
-    assert_eq!(options.concurrency, 1);
+    assert_eq!(options.concurrency, Some(1));
     assert_eq!(options.idle_after, None);
     assert_eq!(options.memory_soft, Some(300 << 20));
     assert_eq!(options.memory_hard, Some(1 << 30));
     assert_eq!(options.sticky_wait, Duration::from_secs(2));
-    assert_eq!((options.upgrades_count, options.upgrades_max), (false, 9));
+    assert_eq!((options.streams_count, options.streams_max), (false, 9));
     let health = Health {
         path: "/up".into(),
         every: Duration::from_secs(1),
@@ -61,7 +61,7 @@ fn an_app_is_read_with_all_that_it_says() {
     assert_eq!(http.buffers_requests, Some(true));
     assert_eq!(http.buffers_responses, None);
     assert_eq!(http.sticky.as_deref(), Some("route"));
-    assert_eq!(http.upgrade_grace, Duration::ZERO);
+    assert_eq!(http.stream_grace, Duration::ZERO);
     assert!(!http.retries && http.tells_timing);
     let alone = config.apps.iter().map(|app| app.options.alone);
     assert_eq!(alone.collect::<Vec<_>>(), [false, false, true]);
@@ -145,7 +145,7 @@ fn a_process_is_ready_in_one_of_these_ways() {
 fn a_queue_of_an_app_has_a_limit_and_a_time_unless_it_says_otherwise() {
     let shedding = |config: &Config| {
         let queue = &config.apps[0].options.queue;
-        (queue.shedding.clone(), queue.max)
+        (queue.shedding.clone(), (queue.max, queue.max_fits))
     };
     let timeout = |seconds| queue::Shedding::Timeout {
         wait_max: Duration::from_secs(seconds),
@@ -154,14 +154,22 @@ fn a_queue_of_an_app_has_a_limit_and_a_time_unless_it_says_otherwise() {
         target: Duration::from_millis(250),
         interval: Duration::from_secs(1),
     };
+    let most = queue::Options::default().max;
     for (words, expected) in [
-        ("{ max = 7 }", (queue::Shedding::default(), Some(7))),
-        ("{ timeout = \"1s\" }", (timeout(1), Some(100))),
-        ("\"timeout\"", (timeout(30), Some(100))),
-        ("\"never\"", (queue::Shedding::Never, Some(100))),
+        (
+            "{ max = 7 }",
+            (queue::Shedding::default(), (Some(7), false)),
+        ),
+        (
+            "{ max = \"auto\" }",
+            (queue::Shedding::default(), (most, true)),
+        ),
+        ("{ timeout = \"1s\" }", (timeout(1), (most, true))),
+        ("\"timeout\"", (timeout(30), (most, true))),
+        ("\"never\"", (queue::Shedding::Never, (most, true))),
         (
             "{ kind = \"codel\", target = \"250ms\", max = \"none\" }",
-            (codel, None),
+            (codel, (None, false)),
         ),
     ] {
         let config = read(&format!("[app.a]\nexec = \"x\"\nqueue = {words}\n"));
@@ -389,7 +397,7 @@ buffer_responses = "auto"
 keep_alive = "0s"
 retry = false
 sticky = { cookie = "route", wait = "2s" }
-upgrades = { grace = "0s", idle = "1m", max = 9, count = false }
+streams = { grace = "0s", idle = "1m", max = 9, count = false }
 timing = true
 
 [app.bare]
@@ -463,10 +471,10 @@ const PLAN: &str = r#"
   app.shop.max              8 -> 4                              Processes above the new limit finish
                                                                 their requests and are stopped; no
                                                                 request is interrupted.
-  app.shop.concurrency      16 -> 8                             Requests that are served go on; a
+  app.shop.concurrency      auto -> 8                           Requests that are served go on; a
                                                                 process gets no others until it has
                                                                 room.
-  app.shop.queue.max        100 -> 50                           10 of those that wait are shed.
+  app.shop.queue.max        auto -> 50                          10 of those that wait are shed.
   app.shop.memory_hard      none -> 1GiB                        Processes above it are killed, with
                                                                 the requests they serve.
   app.new                   + added                             1 process started.

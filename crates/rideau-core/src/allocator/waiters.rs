@@ -103,6 +103,7 @@ impl<R: Reply> Waiters<R> {
             shedding: Shedding::Never,
             min: 0,
             max: Some(max),
+            max_fits: false,
             overflow: Overflow::Newest,
             fair: None,
         };

@@ -14,6 +14,7 @@ use crate::waiting::Waiting;
 use super::effect::{Ended, Leaving};
 use super::failures::Failures;
 use super::free_slots::FreeSlots;
+use super::learnt::Learnt;
 use super::options::Options;
 use super::past::{Past, Rate};
 use super::process::Counts;
@@ -37,6 +38,8 @@ pub(super) struct App<R> {
     pub(super) outgoing: usize,
     /// The asks that wait for one certain process, by its slot.
     pub(super) aside: BTreeMap<(u32, u64), Aside<R>>,
+    /// How many sessions at a time its processes serve best.
+    pub(super) learnt: Learnt,
     pub(super) options: Box<Options>,
     /// All that are not gone, oldest first.
     pub(super) slots: Vec<u32>,
@@ -139,6 +142,7 @@ impl<R: Reply> App<R> {
             room: Room::Enough,
             outgoing: 0,
             aside: BTreeMap::new(),
+            learnt: Learnt::new(1, now),
             options: Box::new(options),
             slots: Vec::new(),
             generation: 1,
@@ -163,10 +167,27 @@ impl<R: Reply> App<R> {
         })
     }
 
+    /// Sessions that fit into one process with the good code.
+    pub(super) fn limit(&self) -> usize {
+        self.limit_of(self.good)
+    }
+
+    /// Sessions that fit into one process with this code.
+    #[inline]
+    pub(super) fn limit_of(&self, generation: u64) -> usize {
+        let fixed = self.options.places();
+        fixed.unwrap_or_else(|| self.learnt.of(generation).limit())
+    }
+
+    /// Sessions that fit into all processes that serve.
+    fn places(&self) -> usize {
+        self.counts.ready.saturating_mul(self.limit())
+    }
+
     /// Let the law of the queue know how many requests fit at once. As long as
     /// the first process starts, or waits for room, there is no overload.
     pub(super) fn tell_load(&mut self) {
-        let places = self.counts.ready.saturating_mul(self.options.places());
+        let places = self.places();
         let is_coming = self.counts.starting > 0 || self.room != Room::Enough;
         let capacity = if places == 0 && is_coming {
             Capacity::Starting
@@ -212,7 +233,7 @@ impl<R: Reply> App<R> {
     /// How long asks that come now will wait, if all goes on as it does.
     pub(super) fn expected_wait(&self, now: Instant) -> u64 {
         let waiting = self.waiting.len() as u128;
-        let places = self.options.places() * self.counts.ready.max(1);
+        let places = self.limit() * self.counts.ready.max(1);
         let service = match self.counts.ready {
             0 => self.pace.service,
             _ => self.pace.service.max(now.nanos_since(self.pace.moved)),
@@ -228,7 +249,7 @@ impl<R: Reply> App<R> {
         if waiting == 0 || self.counts.ready == 0 {
             return Instant::NEVER;
         }
-        let places = (self.options.places() * self.counts.ready) as u128;
+        let places = self.places() as u128;
         let stall = (u128::from(limit) + 1) * places / waiting + 1;
         self.pace
             .moved

@@ -316,6 +316,15 @@ pub enum Note {
         /// What was answered by both.
         seen: TrialStats,
     },
+    /// Another number of sessions at a time in one process was learnt to be better.
+    Learnt {
+        /// Of which app.
+        app: AppId,
+        /// The code that it is true of.
+        generation: u64,
+        /// The number so far, and from now on.
+        concurrency: (usize, usize),
+    },
     /// Room was taken from one app for another that starved.
     Starved {
         /// Which app starved.

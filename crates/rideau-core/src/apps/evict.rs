@@ -97,7 +97,7 @@ impl<R: Reply> Apps<R> {
             slots.filter(|slot| self.processes.at(*slot).is_ready() && !self.is_replaced(*slot));
         takeable.min_by_key(|slot| {
             let process = self.processes.at(*slot);
-            (process.sessions + process.upgrades, process.id)
+            (process.sessions + process.streams, process.id)
         })
     }
 
@@ -147,7 +147,7 @@ impl<R: Reply> Apps<R> {
             let there = all().filter(|(_, process)| process.is_there());
             there.min_by_key(|(_, process)| {
                 let is_only = self.app(process.app).counts.ready == 1;
-                (is_only, process.sessions + process.upgrades, process.id)
+                (is_only, process.sessions + process.streams, process.id)
             })
         };
         self.least_worth(idle, now)

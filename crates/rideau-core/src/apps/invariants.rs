@@ -5,7 +5,7 @@ use crate::time::Instant;
 
 use super::app::Room;
 use super::process::{Counts, Doing};
-use super::sessions::Upgraded;
+use super::sessions::Streamed;
 use super::stats::Deploy;
 use super::{Apps, Mode};
 
@@ -43,8 +43,10 @@ impl<R: Reply> Apps<R> {
                 );
                 assert_eq!(process.app, at);
                 outgoing += usize::from(process.outgoing.is_some());
-                assert!(process.sessions <= options.places() || process.place.is_none());
-                let place = process.has_room(options).then(|| process.standing(*slot));
+                let most = app.limit_of(process.generation);
+                assert!(process.sessions < most || process.place.is_none());
+                let place = process.has_room(most, options);
+                let place = place.then(|| process.standing(*slot));
                 assert_eq!(process.place, place, "places are as they are listed");
                 assert_eq!(
                     place.is_some(),
@@ -85,10 +87,12 @@ impl<R: Reply> Apps<R> {
         for (slot, process) in self.processes.all() {
             let own = |open: &&super::sessions::Open| open.process == process.id;
             let open = || self.sessions.all().filter(own);
-            let aside = open().filter(|open| open.upgraded == Upgraded::Aside);
-            assert_eq!(aside.count(), process.upgrades);
-            assert_eq!(open().count(), process.sessions + process.upgrades);
+            let aside = open().filter(|open| open.streamed == Streamed::Aside);
+            assert_eq!(aside.count(), process.streams);
+            assert_eq!(open().count(), process.sessions + process.streams);
             assert!(open().all(|open| open.slot == slot && open.app == process.app));
+            let inside = open().filter(|open| open.streamed == Streamed::No);
+            assert_eq!(inside.count(), process.inside);
             let is_draining = matches!(process.doing, Doing::Draining { .. });
             assert!(
                 !is_draining || !process.is_unused(),

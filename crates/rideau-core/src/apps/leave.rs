@@ -28,7 +28,7 @@ impl<R: Reply> Apps<R> {
             }
             Ended::TimedOut => {
                 let is_often = process.timeouts.add(options, now);
-                (is_often || options.places() == 1).then_some(Leaving::Hung)
+                (is_often || options.places() == Some(1)).then_some(Leaving::Hung)
             }
             Ended::Broken => {
                 let is_often = process.broken.add(options, now);
@@ -180,6 +180,14 @@ impl<R: Reply> Apps<R> {
         let app = self.app_mut(at);
         app.counts.remove(process.doing);
         app.slots.retain(|other| *other != slot);
+        let app = self.apps[at as usize].as_mut();
+        let app = app.expect("it was just seen");
+        let slots = &app.slots;
+        let processes = &self.processes;
+        (app.learnt).keep(|generation| {
+            let mut processes = slots.iter().map(|slot| processes.at(*slot));
+            processes.any(|process| process.generation == generation)
+        });
         self.is_roomier = true;
         self.touched.push(at);
     }

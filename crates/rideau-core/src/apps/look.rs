@@ -45,6 +45,7 @@ impl<R: Reply> Apps<R> {
         let asides = app.aside.values().map(|aside| aside.terms.sent);
         let oldest = app.waiting.oldest().into_iter().chain(asides).min();
         let slots = app.slots.iter();
+        let streams = slots.clone().map(|slot| self.processes.at(*slot).streams);
         let failing = app.failures.is_failing();
         Some(AppStats {
             app: AppId(at),
@@ -68,6 +69,9 @@ impl<R: Reply> Apps<R> {
             failing: failing.then(|| (app.failures.count(), app.failures.wait(now))),
             start_time: app.pace.start(),
             service_time: app.pace.service(),
+            concurrency: app.limit(),
+            concurrency_moves: app.learnt.moves(),
+            streams: streams.sum(),
         })
     }
 
@@ -129,7 +133,7 @@ impl<R: Reply> Apps<R> {
                  all apps have {live}, and {max} may be."
             );
         }
-        let (ready, places) = (counts.ready, app.options.places());
+        let (ready, places) = (counts.ready, app.limit());
         let why = if counts.starting > 0 {
             "one more starts".into()
         } else if counts.taken() >= app.max(self.limits.max) {
@@ -161,7 +165,7 @@ fn stats_of(process: &Process, now: Instant) -> ProcessStats {
         generation: process.generation,
         state: process.state(),
         sessions: process.sessions,
-        upgrades: process.upgrades,
+        streams: process.streams,
         finished: process.finished,
         age: now.since(process.since),
         unused: now.since(process.used),

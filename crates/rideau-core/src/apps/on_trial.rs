@@ -7,7 +7,7 @@ use super::Apps;
 use super::effect::{AnswerHead, AppId, Effect, Ended, Leaving, Note, ProcessId};
 use super::past::Past;
 use super::serve::Chosen;
-use super::sessions::{Open, Upgraded};
+use super::sessions::{Open, Streamed};
 use super::stats::Deploy;
 use super::trial::{Answered, Trial, TrialSide, TrialVerdict};
 
@@ -97,7 +97,7 @@ impl<R: Reply> Apps<R> {
         let Some(Some(app)) = self.apps.get_mut(open.app as usize) else {
             return;
         };
-        if open.upgraded != Upgraded::No {
+        if open.streamed != Streamed::No {
             return;
         }
         let failed = match (ended, head) {

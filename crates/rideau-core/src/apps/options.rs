@@ -42,8 +42,9 @@ pub struct Options {
     pub min: usize,
     /// At most this many processes; none for as many as all apps may have.
     pub max: Option<usize>,
-    /// At most this many sessions at a time in one process.
-    pub concurrency: usize,
+    /// At most this many sessions at a time in one process; none for as many as are learnt to
+    /// serve best.
+    pub concurrency: Option<usize>,
     /// Where the asks wait that find no place.
     pub queue: queue::Options,
     /// A process that was idle for so long goes; none for never.
@@ -83,11 +84,10 @@ pub struct Options {
     pub backoff_first: Duration,
     /// The longest of these waits.
     pub backoff_max: Duration,
-    /// Connections that became something else take a place of the
-    /// process's concurrency.
-    pub upgrades_count: bool,
+    /// Streams take a place of the process's concurrency; they always do where that is one.
+    pub streams_count: bool,
     /// At most this many of them in one process, if they take no place.
-    pub upgrades_max: usize,
+    pub streams_max: usize,
     /// Each process serves one request, for development.
     pub one_each: bool,
     /// None starts before the one before it is gone, as where all of them listen
@@ -122,9 +122,9 @@ impl Default for Options {
         Self {
             min: 0,
             max: None,
-            concurrency: 16,
+            concurrency: None,
             queue: queue::Options {
-                max: Some(100),
+                max_fits: true,
                 ..queue::Options::default()
             },
             idle_after: Some(Duration::from_secs(300)),
@@ -142,8 +142,8 @@ impl Default for Options {
             timeouts_window: Duration::from_secs(60),
             backoff_first: Duration::from_millis(500),
             backoff_max: Duration::from_secs(60),
-            upgrades_count: true,
-            upgrades_max: 1000,
+            streams_count: false,
+            streams_max: 1000,
             one_each: false,
             alone: false,
         }
@@ -151,16 +151,20 @@ impl Default for Options {
 }
 
 impl Options {
-    /// Sessions that fit into one process.
-    pub(super) fn places(&self) -> usize {
-        if self.one_each { 1 } else { self.concurrency }
+    /// Sessions that fit into one process, if that is not learnt.
+    pub(super) fn places(&self) -> Option<usize> {
+        if self.one_each {
+            Some(1)
+        } else {
+            self.concurrency
+        }
     }
 
     /// # Errors
     ///
     /// If an option breaks a rule.
     pub fn validate(&self) -> Result<(), OptionError> {
-        above_zero("concurrency", self.concurrency)?;
+        above_zero("concurrency", self.concurrency.unwrap_or(1))?;
         above_zero("deploy_tries", self.deploy_tries as usize)?;
         above_zero("timeouts_max", self.timeouts_max as usize)?;
         if let Some(max) = self.max {

@@ -65,7 +65,7 @@ impl<R: Reply> Apps<R> {
         if app.options.one_each {
             return starting < app.waiting.len().min(2);
         }
-        if app.waiting.len() <= starting * app.options.places() {
+        if app.waiting.len() <= starting * app.limit_of(app.generation) {
             // Those that start have a place for every ask.
             return false;
         }

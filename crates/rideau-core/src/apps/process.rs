@@ -17,8 +17,11 @@ pub(super) struct Process {
     pub(super) doing: Doing,
     /// Sessions that take a place.
     pub(super) sessions: usize,
-    /// Sessions that became something else and take none.
-    pub(super) upgrades: usize,
+    /// Streams that take none.
+    pub(super) streams: usize,
+    /// Sessions that are no streams, and since when there are as many.
+    pub(super) inside: usize,
+    pub(super) inside_since: Instant,
     pub(super) finished: u64,
     /// It has answered a request, so its code works.
     pub(super) has_answered: bool,
@@ -123,7 +126,9 @@ impl Process {
             generation,
             doing: Doing::Starting { replaces: false },
             sessions: 0,
-            upgrades: 0,
+            streams: 0,
+            inside: 0,
+            inside_since: now,
             finished: 0,
             has_answered: false,
             since: now,
@@ -146,7 +151,7 @@ impl Process {
 
     /// It serves no client.
     pub(super) fn is_unused(&self) -> bool {
-        self.sessions == 0 && self.upgrades == 0
+        self.sessions == 0 && self.streams == 0
     }
 
     pub(super) fn is_idle(&self) -> bool {
@@ -158,11 +163,9 @@ impl Process {
         matches!(self.doing, Doing::Ready | Doing::Disabled)
     }
 
-    /// One more session fits in.
-    pub(super) fn has_room(&self, options: &Options) -> bool {
-        self.is_ready()
-            && self.sessions < options.places()
-            && !(options.one_each && self.finished > 0)
+    /// One more session fits in, where these are the most.
+    pub(super) fn has_room(&self, most: usize, options: &Options) -> bool {
+        self.is_ready() && self.sessions < most && !(options.one_each && self.finished > 0)
     }
 
     /// Where it stands now; those that will go come last.

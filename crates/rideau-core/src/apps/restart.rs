@@ -31,6 +31,7 @@ impl<R: Reply> Apps<R> {
             how => how,
         };
         app.generation += 1;
+        app.learnt.begin(app.generation, app.good, now);
         app.tries = 0;
         app.failures.end();
         app.deploy = match how {

@@ -7,7 +7,7 @@ use crate::time::Instant;
 
 use super::app::{App, Aside, Room};
 use super::effect::{Ask, Came, Effect, ProcessId, Session};
-use super::sessions::{Open, Upgraded};
+use super::sessions::{Open, Streamed};
 use super::{Apps, Mode};
 
 /// A free place that was chosen for an ask.
@@ -116,7 +116,8 @@ impl<R: Reply> Apps<R> {
     /// The process that one waits for rather than for any.
     pub(super) fn sticks_to(&self, at: u32, ask: &Ask) -> Option<u32> {
         let app = self.app(at);
-        let most = app.options.queue.max.map_or(usize::MAX, |max| max as usize);
+        let most = app.waiting.queue().max();
+        let most = most.map_or(usize::MAX, |max| max as usize);
         let has_room = app.waiting.len() + app.aside.len() < most;
         let slot = self.sticky(at, ask)?;
         (has_room && !app.options.sticky_wait.is_zero()).then_some(slot)
@@ -165,6 +166,7 @@ impl<R: Reply> Apps<R> {
     /// A session of an ask that came at `sent` begins.
     fn open(&mut self, at: u32, place: Chosen, sent: Instant, now: Instant) -> Session {
         let Chosen { slot, drawn } = place;
+        self.change_inside(slot, 1, now);
         let process = self.processes.at_mut(slot);
         process.sessions += 1;
         process.used = now;
@@ -175,7 +177,7 @@ impl<R: Reply> Apps<R> {
             app: at,
             generation,
             since: now,
-            upgraded: Upgraded::No,
+            streamed: Streamed::No,
             drawn,
         });
         let app = self.app_mut(at);
@@ -258,8 +260,9 @@ impl<R: Reply> Apps<R> {
         let process = self.processes.at_mut(slot);
         let app = self.apps[process.app as usize].as_mut();
         let app = app.expect("an app is there while it has processes");
+        let most = app.limit_of(process.generation);
         let place = process
-            .has_room(&app.options)
+            .has_room(most, &app.options)
             .then(|| process.standing(slot));
         if place == process.place {
             return;

@@ -14,19 +14,19 @@ pub(super) struct Open {
     /// The code of the process.
     pub(super) generation: u64,
     pub(super) since: Instant,
-    pub(super) upgraded: Upgraded,
+    pub(super) streamed: Streamed,
     /// Chance led it to its process, between new code and old; and with what chance to the
     /// new.
     pub(super) drawn: Option<f64>,
 }
 
-/// Whether a connection became something else.
+/// Whether a session is a stream.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Upgraded {
+pub(super) enum Streamed {
     No,
-    /// It did, and still takes a place.
+    /// It is, and still takes a place.
     Counted,
-    /// It did, and takes none.
+    /// It is, and takes none.
     Aside,
 }
 

@@ -68,6 +68,9 @@ impl<R: Reply> Apps<R> {
 
     /// Processes that have to go, and need no other in their stead, go.
     fn retire_outgoing(&mut self, at: u32, now: Instant, effects: &mut Vec<Effect<R>>) {
+        if self.app(at).keeps_all() {
+            return;
+        }
         let next = |apps: &Self| match apps.app(at).options.alone {
             true => apps.next_outgoing(at),
             false => apps.marked(at),

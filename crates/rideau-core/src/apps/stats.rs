@@ -70,6 +70,12 @@ pub struct AppStats {
     pub start_time: Duration,
     /// How long a request is expected to take.
     pub service_time: Duration,
+    /// Sessions that one process gets at a time, as the options say or as was learnt.
+    pub concurrency: usize,
+    /// How often what was learnt of that changed.
+    pub concurrency_moves: u64,
+    /// Streams that take no place.
+    pub streams: usize,
 }
 
 /// How the last change of code went.
@@ -97,8 +103,8 @@ pub struct ProcessStats {
     pub state: State,
     /// Its open sessions.
     pub sessions: usize,
-    /// Its connections that became something else and take no place.
-    pub upgrades: usize,
+    /// Its streams that take no place.
+    pub streams: usize,
     /// The requests it finished.
     pub finished: u64,
     /// How long ago it was ready; for how long it has been starting.

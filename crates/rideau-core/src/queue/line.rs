@@ -17,11 +17,19 @@ use crate::ledger::{Ledger, NONE};
 use crate::refusal::Reason;
 use crate::time::Instant;
 
+/// Where as many may wait as fit: so many for each that is served at a time,
+const FITS_PER: u32 = 64;
+/// but so many at least and at most.
+const FITS_MIN: u32 = 1_000;
+const FITS_MAX: u32 = 10_000;
+
 /// Limits of one line.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
     pub(crate) min: u32,
     pub(crate) max: u32,
+    /// `max` follows from the load.
+    pub(crate) fits: bool,
     pub(crate) overflow: Overflow,
     /// What the place told about itself.
     pub(crate) load: Load,
@@ -47,10 +55,26 @@ impl Limits {
     pub(crate) fn of(options: &Options) -> Self {
         Self {
             min: options.min,
-            max: options.max.unwrap_or(u32::MAX),
+            max: match options.max_fits {
+                true => FITS_MIN,
+                false => options.max.unwrap_or(u32::MAX),
+            },
+            fits: options.max_fits,
             overflow: options.overflow,
             load: Load::UNKNOWN,
             flows: 1,
+        }
+    }
+
+    /// The place can bear this. No ask that waits goes for it.
+    #[inline]
+    pub(crate) fn bear(&mut self, load: Load) {
+        self.load = load;
+        if self.fits {
+            self.max = match load.capacity {
+                Capacity::Units(units) => FITS_PER.saturating_mul(units).clamp(FITS_MIN, FITS_MAX),
+                Capacity::Starting | Capacity::Unknown => FITS_MIN,
+            };
         }
     }
 }

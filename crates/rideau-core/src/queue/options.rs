@@ -20,6 +20,9 @@ pub struct Options {
     pub min: u32,
     /// How many may wait; none for no limit.
     pub max: Option<u32>,
+    /// As many may wait as fit what is served at a time, whatever `max` is: 64 for each, but
+    /// 1,000 at least and 10,000 at most.
+    pub max_fits: bool,
     /// Which ask goes when one more comes than may wait.
     pub overflow: Overflow,
     /// Turns by flow. `min`, `max` and the law then hold for each flow.
@@ -163,6 +166,7 @@ impl Default for Options {
             shedding: Shedding::default(),
             min: 0,
             max: Some(MAX),
+            max_fits: false,
             overflow: Overflow::Newest,
             fair: None,
         }
@@ -207,6 +211,7 @@ impl Options {
             shedding: Shedding::take(&mut settings)?,
             order: Order::take(&mut settings)?,
             min: settings.number("min")?.unwrap_or(0),
+            max_fits: take_word(&mut settings, "max", "auto"),
             max: take_max(&mut settings)?,
             overflow: match settings.word("overflow", OVERFLOWS)? {
                 Some(1) => Overflow::Oldest,
@@ -225,7 +230,7 @@ impl Options {
     ///
     /// Names the first option that breaks a rule, and the rule.
     pub fn validate(&self) -> Result<(), OptionError> {
-        if self.max.is_some_and(|max| self.min > max) {
+        if !self.max_fits && self.max.is_some_and(|max| self.min > max) {
             return Err(OptionError::new("min", Rule::Over { bound: "max" }));
         }
         self.shedding.validate()?;
@@ -375,11 +380,19 @@ impl Index {
 
 /// `max=none` lifts the limit.
 fn take_max(settings: &mut Settings) -> Result<Option<u32>, OptionError> {
-    if settings.is("max", "none") {
-        settings.take("max");
+    if take_word(settings, "max", "none") {
         return Ok(None);
     }
     Ok(Some(settings.number("max")?.unwrap_or(MAX)))
+}
+
+/// Whether an option is this word; then it is read.
+fn take_word(settings: &mut Settings, option: &'static str, word: &str) -> bool {
+    let is = settings.is(option, word);
+    if is {
+        settings.take(option);
+    }
+    is
 }
 
 /// `acme:3,zenith:2`: a name makes the flow [`Flow::of`] gives it.
@@ -418,6 +431,7 @@ mod tests {
         );
         assert_eq!(parse("").unwrap(), Options::default());
         assert_eq!(parse("max=none").unwrap().max, None);
+        assert!(parse("max=auto min=70000").unwrap().max_fits);
         let fair = parse("fair_by=hash:8").unwrap().fair.unwrap();
         assert_eq!(fair.index, Index::Hashed(NonZeroU32::new(8).unwrap()));
         let fair = parse("fair_by=flow weights=acme:3 sparse_first=yes")

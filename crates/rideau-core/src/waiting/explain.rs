@@ -59,10 +59,13 @@ impl<R: Reply> Waiting<R> {
             Brief(tally.waits.quantile(0.99))
         );
         text.push_str("What would help:\n");
-        let options = self.queue.options();
+        let options = Options {
+            max: self.queue.max(),
+            ..self.queue.options().clone()
+        };
         let mut advices: Vec<_> = counts
             .iter()
-            .map(|(_, reason)| advice(*reason, options, account))
+            .map(|(_, reason)| advice(*reason, &options, account))
             .collect();
         advices.dedup();
         for advice in advices {

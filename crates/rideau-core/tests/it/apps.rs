@@ -5,6 +5,7 @@
 
 mod deploy;
 mod faults;
+mod learning;
 mod room;
 mod stage;
 mod trial;
@@ -281,23 +282,51 @@ fn each_process_of_an_app_in_development_serves_one_request() {
 }
 
 #[test]
-fn what_became_something_else_takes_no_place_if_it_is_not_to() {
+fn a_stream_takes_no_place_and_is_a_session_to_its_end() {
     check(
         "",
-        &["upgrades=1 idle=1000"],
+        &["concurrency=2 streams=1 idle=1000"],
         "
            0 new
            0 ask A a      -> start A1 v1
            1 started 1    -> a gets 1
-           2 ask A b
-           3 upgrade a    -> b gets 1         | 1.sessions 1 1.upgrades 1
-           4 upgrade b                        | 1.sessions 1 1.upgrades 1
-           5 answer b
+           2 ask A b      -> b gets 1
+           2 ask A c
+           3 stream a     -> c gets 1         | 1.sessions 2 1.streams 1 A.sessions 3
+           4 stream a                         | 1.sessions 2 1.streams 1
+           5 stream b                         | 1.sessions 2 1.streams 1
+           6 answer b
+           7 answer c
         2000 wait                             | 1.state ready
-        3000 answer a                         | 1.upgrades 0 A.finished 2
+        3000 answer a                         | 1.streams 0 A.finished 3
         4000 wait         -> stop 1 idle
         ",
     );
+}
+
+#[test]
+fn a_stream_takes_a_place_where_that_is_wanted_or_there_is_but_one() {
+    for options in ["concurrency=1", "concurrency=2 streams=count"] {
+        let others = match options {
+            "concurrency=1" => "",
+            _ => "1 ask A z      -> z gets 1",
+        };
+        check(
+            "",
+            &[options],
+            &format!(
+                "
+           0 new
+           0 ask A a      -> start A1 v1
+           1 started 1    -> a gets 1
+           {others}
+           2 ask A b
+           3 stream a                         | 1.streams 0
+           4 answer a     -> b gets 1
+                "
+            ),
+        );
+    }
 }
 
 #[test]

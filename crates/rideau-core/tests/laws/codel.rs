@@ -201,6 +201,7 @@ fn options(rng: &mut Draws) -> Options {
     let min = u32::try_from(rng.below(5)).unwrap().saturating_sub(2);
     let max = u32::try_from(rng.below(20)).unwrap();
     Options {
+        max_fits: false,
         order: if rng.below(2) == 0 {
             Order::Fifo
         } else {

@@ -313,6 +313,7 @@ pub(crate) fn single(shedding: impl Strategy<Value = Shedding>) -> impl Strategy
     let min = prop_oneof![2 => Just(0), 1 => 0_u32..4];
     (order, shedding, min, option::of(0_u32..6), overflow).prop_map(
         |(order, shedding, min, more, overflow)| Options {
+            max_fits: false,
             order,
             shedding,
             min,

@@ -29,9 +29,9 @@ pub(crate) struct Run {
     /// As many processes at most
     #[arg(long, value_name = "COUNT", default_value_t = 1)]
     max: usize,
-    /// As many requests at a time in one process
-    #[arg(long, value_name = "COUNT", default_value_t = 16)]
-    concurrency: usize,
+    /// As many requests at a time in one process, instead of as many as it serves best
+    #[arg(long, value_name = "COUNT")]
+    concurrency: Option<usize>,
     /// It is ready when it answers this path, instead of when it listens
     #[arg(long, value_name = "PATH")]
     ready: Option<String>,

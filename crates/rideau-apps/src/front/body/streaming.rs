@@ -6,8 +6,9 @@ use std::time::Instant;
 use rideau_core::apps::Ended;
 
 use super::Allowance;
+use super::stream_timer::StreamTimer;
 use crate::apps::Session;
-use crate::front::broken::{Broken, CUT, Part, SLOW};
+use crate::front::broken::{Broken, CUT, Part, SLOW, STREAM_OVER};
 use crate::front::upstream_conn::UpstreamConn;
 use crate::http1::message_io::MessageIo;
 
@@ -23,6 +24,20 @@ pub(in crate::front) struct Live {
     trailers: Vec<u8>,
     /// How long the process may still take, if it may not take as long as it likes.
     allowance: Option<Allowance>,
+    kind: AnswerKind,
+    /// Most answers have come before one is needed.
+    timer: Option<Box<StreamTimer>>,
+}
+
+/// What is known of an answer as it begins.
+#[derive(Clone, Copy)]
+pub(in crate::front) struct AnswerKind {
+    /// When its request had its place.
+    pub(in crate::front) granted: Instant,
+    /// It says how long it is.
+    pub(in crate::front) has_length: bool,
+    /// Its type says that it is a stream.
+    pub(in crate::front) is_stream: bool,
 }
 
 impl Live {
@@ -31,6 +46,7 @@ impl Live {
         mut line: Box<UpstreamConn>,
         session: Session,
         allowance: Option<Allowance>,
+        kind: AnswerKind,
         now: Instant,
     ) -> Self {
         line.use_for(session);
@@ -39,8 +55,17 @@ impl Live {
             broken: None,
             trailers: Vec::new(),
             allowance,
+            kind,
+            timer: None,
         };
         live.finish_if_answered(|| now);
+        if kind.is_stream
+            && let Some(session) = live.line.as_ref().and_then(|line| line.session())
+        {
+            let mut timer = StreamTimer::new(kind.granted, kind.has_length);
+            timer.begin_stream(session);
+            live.timer = Some(Box::new(timer));
+        }
         live
     }
 
@@ -71,8 +96,15 @@ impl Live {
         if self.allowance.is_some() && self.takes_too_long(said.is_ready(), context) {
             return self.break_off(Ended::TimedOut, SLOW);
         }
+        if said.is_pending() {
+            ready!(self.poll_stream(context));
+            return self.break_off(Ended::Answered, STREAM_OVER);
+        }
         match ready!(said) {
             Ok(part) => {
+                if let Some(timer) = &mut self.timer {
+                    timer.moves();
+                }
                 self.finish_if_answered(Instant::now);
                 Poll::Ready(part.map(Ok))
             }
@@ -81,6 +113,21 @@ impl Live {
                 self.break_off(Ended::Broken, CUT)
             }
         }
+    }
+
+    /// Nothing comes though more could be taken: ready when it is a stream that has to end.
+    fn poll_stream(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        let Some(session) = self.line.as_ref().and_then(|line| line.session()) else {
+            return Poll::Pending;
+        };
+        let AnswerKind {
+            granted,
+            has_length,
+            ..
+        } = self.kind;
+        let make = || Box::new(StreamTimer::new(granted, has_length));
+        let timer = self.timer.get_or_insert_with(make);
+        timer.poll_wait(session, context)
     }
 
     /// Whether the process took longer than it may, and is not done yet.
@@ -102,7 +149,9 @@ impl Live {
     /// There will be no more of it, and the client can tell.
     fn break_off(&mut self, how: Ended, broken: Broken) -> Poll<Part> {
         if let Some(session) = self.line.take().and_then(|mut line| line.take_session()) {
-            session.process().app.counts.refused(broken.word());
+            if how != Ended::Answered {
+                session.process().app.counts.refused(broken.word());
+            }
             session.end(how);
         }
         self.broken = Some(broken);

@@ -209,9 +209,9 @@ impl Stage for House {
                 self.apps
                     .release(session, Ended::Answered, now, &mut effects);
             }
-            "upgrade" => {
+            "stream" => {
                 let session = self.sessions[words[1]];
-                self.apps.upgraded(session, now, &mut effects);
+                self.apps.streamed(session, None, now, &mut effects);
             }
             "dies" => {
                 self.dead.borrow_mut().insert(words[1].into());
@@ -288,6 +288,9 @@ impl Stage for House {
             "gen" => stats.generation.to_string(),
             "cold" => stats.cold.to_string(),
             "starts" => stats.starts.to_string(),
+            "concurrency" => stats.concurrency.to_string(),
+            "moves" => stats.concurrency_moves.to_string(),
+            "streams" => stats.streams.to_string(),
             "start_failures" => stats.start_failures.to_string(),
             "failing" => stats.failing.map_or(0, |(count, _)| count).to_string(),
             "deploy" => format!("{:?}", stats.deploy).to_lowercase(),
@@ -315,7 +318,7 @@ impl House {
         match what {
             "state" => process.state.word().into(),
             "sessions" => process.sessions.to_string(),
-            "upgrades" => process.upgrades.to_string(),
+            "streams" => process.streams.to_string(),
             "finished" => process.finished.to_string(),
             other => panic!("nothing to look at: {other}"),
         }
@@ -332,6 +335,11 @@ fn say_note(note: Note) -> Option<String> {
         }
         Note::Starved { app, from } => format!("{} starved for {from}", letter(app)),
         Note::Removed { app } => format!("removed {}", letter(app)),
+        Note::Learnt {
+            app,
+            generation,
+            concurrency: (before, after),
+        } => format!("learnt {} v{generation} {before}-{after}", letter(app)),
         other => panic!("a new note: {other:?}"),
     };
     Some(said)
@@ -340,7 +348,7 @@ fn say_note(note: Note) -> Option<String> {
 /// What comes of time alone is off unless asked for.
 fn quiet() -> Options {
     let mut options = Options {
-        concurrency: 1,
+        concurrency: Some(1),
         idle_after: None,
         uptime_min: Duration::ZERO,
         ..Options::default()
@@ -372,8 +380,11 @@ fn change(mut options_of: Options, words: &str) -> Options {
         match name {
             "min" => it.min = number(),
             "max" => it.max = (value != "none").then(number),
-            "concurrency" => it.concurrency = number(),
-            "queue" => it.queue.max = Some(value.parse().unwrap()),
+            "concurrency" => it.concurrency = (value != "auto").then(number),
+            "queue" => {
+                it.queue.max = Some(value.parse().unwrap());
+                it.queue.max_fits = false;
+            }
             "timeout" => {
                 it.queue.shedding = Shedding::Timeout {
                     wait_max: span(value),
@@ -391,9 +402,9 @@ fn change(mut options_of: Options, words: &str) -> Options {
             "sticky" => it.sticky_wait = span(value),
             "tries" => it.deploy_tries = value.parse().unwrap(),
             "timeouts" => it.timeouts_max = value.parse().unwrap(),
-            "upgrades" => {
-                it.upgrades_count = false;
-                it.upgrades_max = number();
+            "streams" => {
+                it.streams_count = value == "count";
+                it.streams_max = value.parse().unwrap_or(1);
             }
             "one_each" => it.one_each = true,
             "alone" => it.alone = true,

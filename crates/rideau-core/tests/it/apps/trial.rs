@@ -62,7 +62,7 @@ impl Traffic {
         let mut apps = Apps::new(Limits::default(), seed, Instant::START).unwrap();
         let options = Options {
             min: 1,
-            concurrency: 100_000,
+            concurrency: Some(100_000),
             idle_after: None,
             trial: Some(TrialRules::default()),
             ..Options::default()

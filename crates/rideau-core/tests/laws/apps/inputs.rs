@@ -83,7 +83,7 @@ impl Dice {
         let options = Options {
             min,
             max: self.one_of(&[None, None, Some(2), Some(3)]),
-            concurrency: self.one_of(&[1, 1, 2, 5]),
+            concurrency: self.one_of(&[Some(1), Some(1), Some(2), Some(5), None]),
             queue: self.queue(),
             idle_after: self.maybe_span(),
             requests_max: self.one_of(&[None, None, Some(1), Some(4)]),
@@ -97,8 +97,8 @@ impl Dice {
             deploy_tries: self.one_of(&[1, 2]),
             trial: self.one_of(&[None, Some(TRIAL)]),
             timeouts_max: self.one_of(&[1, 3]),
-            upgrades_count: self.chance(50),
-            upgrades_max: self.one_of(&[0, 1, 9]),
+            streams_count: self.chance(50),
+            streams_max: self.one_of(&[0, 1, 9]),
             one_each: self.chance(10),
             alone: self.chance(10),
             ..Options::default()
@@ -122,6 +122,7 @@ impl Dice {
         queue::Options {
             shedding,
             max: self.one_of(&[None, None, Some(0), Some(1), Some(9)]),
+            max_fits: self.chance(20),
             ..queue::Options::default()
         }
     }

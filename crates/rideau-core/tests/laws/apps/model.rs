@@ -54,7 +54,7 @@ pub(crate) struct Waiter {
 pub(crate) struct Open {
     pub(crate) id: SessionId,
     pub(crate) app: AppId,
-    pub(crate) upgraded: bool,
+    pub(crate) streamed: bool,
     /// It takes no place.
     pub(crate) aside: bool,
 }
@@ -80,6 +80,17 @@ pub(crate) struct Model {
     /// Processes that may go though others would be fewer than there should be.
     pub(crate) is_lowered: bool,
     last: u64,
+}
+
+/// What is learnt of so few requests: nothing.
+const LEARNT: usize = 16;
+
+/// Sessions that fit into one process, if that is not learnt.
+fn places(options: &Options) -> Option<usize> {
+    match options.one_each {
+        true => Some(1),
+        false => options.concurrency,
+    }
 }
 
 impl Process {
@@ -140,11 +151,7 @@ impl Model {
     /// One more session fits into a process.
     fn has_room(&self, process: &Process, options: &Options) -> bool {
         let open = self.places(process.id);
-        let most = if options.one_each {
-            1
-        } else {
-            options.concurrency
-        };
+        let most = places(options).unwrap_or(LEARNT);
         process.doing == Doing::Ready && open < most && !(options.one_each && process.finished > 0)
     }
 
@@ -161,7 +168,7 @@ impl Model {
         self.sessions.push(Open {
             id: session.id,
             app,
-            upgraded: false,
+            streamed: false,
             aside: false,
         });
     }
@@ -183,17 +190,18 @@ impl Model {
         }
     }
 
-    pub(crate) fn upgrade(&mut self, id: SessionId) {
+    pub(crate) fn stream(&mut self, id: SessionId) {
         let open = *self.sessions.iter().find(|it| it.id == id).unwrap();
         let app = self.apps.iter().find(|it| it.id == open.app);
         let is_there = self.processes.iter().any(|it| it.id == id.process);
         let aside = self.aside(id.process);
         let may = app.is_some_and(|app| {
-            !app.options.upgrades_count && aside < app.options.upgrades_max && is_there
+            let takes_place = app.options.streams_count || places(&app.options) == Some(1);
+            !takes_place && aside < app.options.streams_max && is_there
         });
         let open = self.sessions.iter_mut().find(|it| it.id == id).unwrap();
-        if !open.upgraded {
-            open.upgraded = true;
+        if !open.streamed {
+            open.streamed = true;
             open.aside = may;
         }
     }
@@ -404,7 +412,7 @@ impl Model {
             assert_eq!(told.process, process.id);
             assert_eq!(told.generation, process.generation);
             assert_eq!(told.sessions, self.places(process.id));
-            assert_eq!(told.upgrades, self.aside(process.id));
+            assert_eq!(told.streams, self.aside(process.id));
             assert_eq!(told.finished, process.finished);
             let is_same = match process.doing {
                 Doing::Starting => told.state == State::Starting,

@@ -56,7 +56,7 @@ impl Run {
             700..720 => self.any_process(),
             720..735 => self.cancel(),
             735..745 => self.die(),
-            745..765 => self.upgrade(),
+            745..765 => self.stream(),
             765..790 => self.memory(),
             790..810 => self.restart(),
             810..835 => self.operate(),
@@ -192,7 +192,7 @@ impl Run {
             let mut effects = Vec::new();
             self.apps
                 .release(session, Ended::Answered, self.now, &mut effects);
-            self.apps.upgraded(session, self.now, &mut effects);
+            self.apps.streamed(session, None, self.now, &mut effects);
             assert!(effects.is_empty());
             self.after(&effects);
         }
@@ -290,13 +290,13 @@ impl Run {
         }
     }
 
-    fn upgrade(&mut self) {
+    fn stream(&mut self) {
         let sessions: Vec<_> = self.model.sessions.iter().map(|it| it.id).collect();
         if let Some(session) = self.dice.pick(&sessions) {
-            self.tell(|| format!("upgrade {session:?}"));
+            self.tell(|| format!("stream {session:?}"));
             let mut effects = Vec::new();
-            self.model.upgrade(session);
-            self.apps.upgraded(session, self.now, &mut effects);
+            self.model.stream(session);
+            self.apps.streamed(session, None, self.now, &mut effects);
             self.after(&effects);
         }
     }

@@ -209,6 +209,7 @@ fn queue(
     let room = prop_oneof![2 => Just(None), 1 => (0_u32..5).prop_map(Some)];
     (order, shedding, min, room, overflow, fair).prop_map(
         |(order, shedding, min, room, overflow, fair)| queue::Options {
+            max_fits: false,
             order,
             shedding,
             min,

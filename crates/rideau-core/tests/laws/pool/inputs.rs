@@ -110,6 +110,7 @@ impl Dice {
             },
         };
         let options = queue::Options {
+            max_fits: false,
             order: self.one_of(&[Order::Fifo, Order::Fifo, Order::Lifo]),
             shedding,
             min: 0,

@@ -153,6 +153,7 @@ fn queue_with(
     let max = prop::option::of(0..5_u32);
     let parts = (any::<bool>(), any::<bool>(), 0..3_u32, max, shedding, fair);
     parts.prop_map(|(lifo, oldest, min, max, shedding, fair)| queue::Options {
+        max_fits: false,
         order: if lifo { Order::Lifo } else { Order::Fifo },
         overflow: if oldest {
             Overflow::Oldest

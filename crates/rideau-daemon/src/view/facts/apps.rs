@@ -72,7 +72,7 @@ impl AppNow {
 
     fn places(&self) -> usize {
         let ready = self.count(|state| state == State::Ready);
-        ready * self.app.config.load().options.concurrency
+        ready * self.shown.stats.concurrency
     }
 
     fn answered(&self) -> &[Answered] {
@@ -196,6 +196,12 @@ facts! { AppNow: "app" by "app", joined { "spawns": "Starts of processes." };
     room_wait_us: Span, [SHOW, JSON, GAUGE],
         |it| it.shown.stats.wants_room.unwrap_or_default(),
         "How long it has waited for room for a process; zero if it does not.";
+    concurrency: Count, [BRIEF, JSON, HISTORY, GAUGE], |it| it.shown.stats.concurrency,
+        "Requests at a time in one process, as the config says or as was learnt.";
+    concurrency_moves: Count, [JSON, COUNTER], |it| it.shown.stats.concurrency_moves,
+        "How often what was learnt of that changed.";
+    streams: Count, [SHOW, JSON, GAUGE], |it| it.shown.stats.streams,
+        "Streams that take no place, such as events and WebSockets.";
 }
 
 /// A process at one moment, as a user sees it.
@@ -227,8 +233,8 @@ facts! { ProcessNow: "process" by "process", joined {};
     why: Text|null, [JSON], |it| it.why(), "Why it goes, if it does.";
     generation: Count, [BRIEF, JSON], |it| it.shown.stats.generation, "The code that it runs.";
     sessions: Count, [BRIEF, JSON], |it| it.shown.stats.sessions, "Requests that it serves.";
-    upgrades: Count, [SHOW, JSON],
-        |it| it.shown.stats.upgrades, "Those of them that became another protocol.";
+    streams: Count, [SHOW, JSON],
+        |it| it.shown.stats.streams, "Streams that take no place, such as events and WebSockets.";
     finished: Count, [BRIEF, JSON], |it| it.shown.stats.finished, "Requests that are over.";
     age_us: Span, [BRIEF, JSON], |it| it.shown.stats.age, "How old it is.";
     unused_us: Span, [BRIEF, JSON], |it| it.shown.stats.unused, "How long it has served nothing.";

@@ -1,0 +1,130 @@
+//! What is learnt of how many sessions at a time processes serve best, for each code that
+//! runs.
+
+use crate::ledger::Reply;
+use crate::time::Instant;
+
+use super::Apps;
+use super::effect::{AppId, Effect, Ended, Note};
+use super::learner::Learner;
+use super::sessions::Open;
+
+/// A learner for each code, the newest last.
+///
+/// Invariant: there is one for every code that a process runs, and for the newest.
+#[derive(Debug)]
+pub(super) struct Learnt {
+    learners: Vec<(u64, Learner)>,
+    /// How often limits changed by what was learnt of code that is gone.
+    moves_before: u64,
+}
+
+impl Learnt {
+    pub(super) fn new(generation: u64, now: Instant) -> Self {
+        Self {
+            learners: vec![(generation, Learner::new(now))],
+            moves_before: 0,
+        }
+    }
+
+    /// There is newer code. It has the limit of the good one as yet.
+    pub(super) fn begin(&mut self, generation: u64, good: u64, now: Instant) {
+        let heir = self.of(good).heir(now);
+        self.learners.push((generation, heir));
+    }
+
+    /// What is known of a code.
+    #[inline]
+    pub(super) fn of(&self, generation: u64) -> &Learner {
+        &self.learners[self.index(generation)].1
+    }
+
+    #[inline]
+    fn of_mut(&mut self, generation: u64) -> &mut Learner {
+        let index = self.index(generation);
+        &mut self.learners[index].1
+    }
+
+    /// Most processes run the newest code, and that is mostly the only one.
+    #[inline]
+    fn index(&self, generation: u64) -> usize {
+        let found = self.learners.iter().rposition(|(of, _)| *of == generation);
+        found.unwrap_or(self.learners.len() - 1)
+    }
+
+    /// Forget all but the newest code and those that run.
+    pub(super) fn keep(&mut self, runs: impl Fn(u64) -> bool) {
+        let newest = self.learners.last().map(|(generation, _)| *generation);
+        let moves_before = &mut self.moves_before;
+        self.learners.retain(|(generation, learner)| {
+            let stays = Some(*generation) == newest || runs(*generation);
+            *moves_before += if stays { 0 } else { learner.moves() };
+            stays
+        });
+    }
+
+    /// How often limits changed by what was learnt.
+    pub(super) fn moves(&self) -> u64 {
+        let learners = self.learners.iter();
+        let moves: u64 = learners.map(|(_, learner)| learner.moves()).sum();
+        self.moves_before + moves
+    }
+}
+
+impl<R: Reply> Apps<R> {
+    /// One more session is inside a process, or one less. Says how many were.
+    #[inline]
+    pub(super) fn change_inside(&mut self, slot: u32, by: isize, now: Instant) -> usize {
+        let process = self.processes.at_mut(slot);
+        let inside = process.inside;
+        let spent = now.nanos_since(process.inside_since);
+        process.inside = inside.saturating_add_signed(by);
+        process.inside_since = now;
+        let app = self.apps[process.app as usize].as_mut();
+        let app = app.expect("an app is there while it has processes");
+        app.learnt.of_mut(process.generation).spent(inside, spent);
+        inside
+    }
+
+    /// A session is over that was inside a process to its end: perhaps another number at a
+    /// time is better.
+    #[inline]
+    pub(super) fn learn(
+        &mut self,
+        open: &Open,
+        ended: Ended,
+        now: Instant,
+        effects: &mut Vec<Effect<R>>,
+    ) {
+        let inside = self.change_inside(open.slot, -1, now);
+        let app = self.app_mut(open.app);
+        let learner = app.learnt.of_mut(open.generation);
+        if ended == Ended::Answered {
+            learner.answered(inside);
+        }
+        if learner.is_due(now) {
+            self.decide(open.app, open.generation, now, effects);
+        }
+    }
+
+    fn decide(&mut self, at: u32, generation: u64, now: Instant, effects: &mut Vec<Effect<R>>) {
+        let app = self.app_mut(at);
+        let waits = app.waiting.len() > 0;
+        let learner = app.learnt.of_mut(generation);
+        let before = learner.limit();
+        // Where the number is fixed, it may not be for ever.
+        if app.options.places().is_some() || !learner.decide(waits, now) {
+            return;
+        }
+        let concurrency = (before, learner.limit());
+        for slot in app.slots.clone() {
+            self.relist(slot);
+        }
+        let app = AppId(at);
+        effects.push(Effect::Note(Note::Learnt {
+            app,
+            generation,
+            concurrency,
+        }));
+    }
+}
