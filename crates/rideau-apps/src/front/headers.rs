@@ -235,9 +235,9 @@ impl Noted {
             10 if is(name, "keep-alive") => return Some(false),
             12 if is(name, REQUEST_ID) => return Some(false),
             12 if is(name, "content-type") => {
-                let start = value.get(..EVENTS.len());
-                self.is_events = start.is_some_and(|kind| is(kind, EVENTS));
-                self.is_live |= self.is_events;
+                self.is_events = is_kind(value, EVENTS);
+                let goes_on = is_kind(value, GRPC) || is_kind(value, REPLACED);
+                self.is_live |= self.is_events || goes_on;
             }
             14 if is(name, CONTENT_LENGTH) => {
                 let len = length(value)?;
@@ -264,6 +264,8 @@ impl Noted {
 }
 
 const EVENTS: &str = "text/event-stream";
+const GRPC: &str = "application/grpc";
+const REPLACED: &str = "multipart/x-mixed-replace";
 
 /// What follows an answer, as far as it makes sense there: what says which host a
 /// message is for, or where it ends, does not.
@@ -312,6 +314,16 @@ pub(super) fn upgrade_of(fields: Fields<'_>) -> Option<Vec<u8>> {
     let wanted = fields.get("upgrade")?;
     // That one is for us to take, and we speak it only where it was agreed on.
     (!is(wanted, "h2c")).then(|| wanted.to_vec())
+}
+
+/// Is it a call whose sides may speak at the same time?
+pub(super) fn is_grpc(kind: &[u8]) -> bool {
+    is_kind(kind, GRPC)
+}
+
+/// A media type is this one, perhaps with more behind it.
+fn is_kind(value: &[u8], kind: &str) -> bool {
+    value.get(..kind.len()).is_some_and(|value| is(value, kind))
 }
 
 /// Does it read HTML?

@@ -214,7 +214,7 @@ impl Connection<'_> {
         begun: &Begun,
         visit: &Visit<'_>,
         manner: Manner,
-        sent: Option<Sent>,
+        sent: Option<Sent<'_>>,
         ahead: Box<Ahead<'_>>,
     ) -> Result<bool, Box<Turned>> {
         let reply = match (*ahead, &begun.proxy_request) {
@@ -282,7 +282,7 @@ impl Connection<'_> {
     }
 
     /// Take a head as it was read.
-    fn begin(&self, len: usize) -> (Begun, Manner, Option<Sent>) {
+    fn begin(&self, len: usize) -> (Begun, Manner, Option<Sent<'static>>) {
         let mut client = self.client.lock();
         let (begun, manner, length) = {
             let (head, bytes) = client.head();
@@ -311,6 +311,8 @@ impl Connection<'_> {
             source: Source::Http1(Box::new(Body(Arc::clone(&self.client)))),
             len: length,
             is_checked: true,
+            expects: client.expects(),
+            go_on: None,
         });
         (begun, manner, sent)
     }
@@ -362,6 +364,7 @@ impl Connection<'_> {
     ) -> Result<bool, (bool, BodyEnd)> {
         let keeps = manner.keeps && !reply.closes && self.front.is_open();
         let mut client = self.client.lock();
+        let keeps = keeps && !client.expects();
         let end = client.put_head(reply, manner, keeps);
         if !keeps || end == BodyEnd::Close {
             client.close_after();
@@ -441,7 +444,13 @@ impl Connection<'_> {
             match client.poll_send(context) {
                 Poll::Ready(Ok(())) => (),
                 Poll::Ready(Err(_)) => return Poll::Ready(false),
-                Poll::Pending => return Poll::Pending,
+                Poll::Pending => {
+                    drop(client);
+                    if !*is_over {
+                        body.keep(context);
+                    }
+                    return Poll::Pending;
+                }
             }
         }
     }

@@ -25,8 +25,10 @@ const LINGER: Duration = Duration::from_secs(1);
 /// Bytes of the next requests that are read while one is answered.
 const AHEAD_MAX: usize = 16 * 1024;
 /// What is left of a body that was not wanted is read up to here, so that the
-/// connection can go on.
-const SKIP_MAX: u64 = 64 * 1024;
+/// connection can go on,
+const SKIP_MAX: u64 = 1024 * 1024;
+/// if it comes within this.
+const SKIP_WITHIN: Duration = Duration::from_secs(2);
 
 /// How patient we are with a client.
 #[derive(Clone, Copy, Debug)]
@@ -45,6 +47,8 @@ pub(super) struct Client {
     head: Head,
     /// What is still to come of the body after it.
     rest: Rest,
+    /// How much of it was dropped.
+    skipped: u64,
     /// It waits to be told that it may send that.
     expects: bool,
     /// The answer to the request has begun.
@@ -128,6 +132,7 @@ impl Client {
             patience,
             head: Head::default(),
             rest: Rest::Nothing,
+            skipped: 0,
             expects: false,
             is_answered: false,
             closing: Closing::Not,
@@ -153,6 +158,9 @@ impl Client {
 
     /// Wait for the head of a request.
     pub(super) fn poll_head(&mut self, is_open: bool, context: &mut Context<'_>) -> Poll<Came> {
+        if !matches!(self.rest, Rest::Nothing) && !ready!(self.poll_rest(context)) {
+            return Poll::Ready(Came::Over);
+        }
         loop {
             let is_idle = self.wire.unread().is_empty();
             if !is_idle {
@@ -202,10 +210,17 @@ impl Client {
             Framing::Length(len) => Rest::Length(len),
             Framing::Chunks => Rest::Chunks(Chunks::default()),
         };
-        self.expects = self.head.expects();
+        let has_body = !matches!(self.rest, Rest::Nothing);
+        self.expects = has_body && self.head.expects();
+        self.skipped = 0;
         self.head.reset();
         self.wire.consume(len);
-        !matches!(self.rest, Rest::Nothing)
+        has_body
+    }
+
+    /// It waits to be told that it may send its body.
+    pub(super) const fn expects(&self) -> bool {
+        self.expects
     }
 
     /// The next part of the body; none after its end.
@@ -365,25 +380,31 @@ impl Client {
         self.since = at.map(Instant::from_std);
     }
 
-    /// Whether another request can follow.
-    pub(super) fn goes_on(&mut self) -> bool {
-        self.closing == Closing::Not && self.skips_rest()
+    /// Whether another request can follow, behind what is left of a body.
+    pub(super) fn goes_on(&self) -> bool {
+        // A client that was never told to send its body may or may not do so.
+        self.closing == Closing::Not && !self.expects
     }
 
-    /// The rest of a body was not wanted: skip it if it is here already.
-    fn skips_rest(&mut self) -> bool {
-        let mut nobody = Context::from_waker(std::task::Waker::noop());
-        let mut left = SKIP_MAX;
+    /// Drop the rest of a body that was not wanted, as far as it is short and comes soon;
+    /// says whether it did.
+    fn poll_rest(&mut self, context: &mut Context<'_>) -> Poll<bool> {
         while !matches!(self.rest, Rest::Nothing) {
-            match self.wire.poll_part(&mut self.rest, &mut nobody) {
-                Poll::Ready(Ok(Some(part))) if part.len() as u64 <= left => {
-                    left -= part.len() as u64;
+            match self.wire.poll_part(&mut self.rest, context) {
+                Poll::Ready(Ok(Some(part))) => {
+                    let len = part.len() as u64;
+                    match self.skipped.checked_add(len).filter(|all| *all <= SKIP_MAX) {
+                        Some(skipped) => self.skipped = skipped,
+                        None => return Poll::Ready(false),
+                    }
                 }
                 Poll::Ready(Ok(None)) => (),
-                _ => return false,
+                Poll::Ready(Err(_)) => return Poll::Ready(false),
+                Poll::Pending => return self.poll_patience(SKIP_WITHIN, context).map(|()| false),
             }
         }
-        true
+        self.since = None;
+        Poll::Ready(true)
     }
 
     /// No other request follows.

@@ -22,7 +22,7 @@ use self::control_frames::{ControlFrames, TooMany};
 use self::sending::Sending;
 use super::Front;
 use super::conn::ClientConn;
-use super::forward::{Sent, Start, Visit};
+use super::forward::{GoOn, Sent, Start, Visit};
 use super::guest::Guest;
 use super::refusals::No;
 use super::reply::{HttpReply, read};
@@ -230,18 +230,16 @@ impl Stay {
             is_shared: true,
         };
         let begun = self.begun.insert(front.begin(&self.conn, &heard));
+        let expects = |value: &[u8]| value.eq_ignore_ascii_case(b"100-continue");
+        let expects = fields.get("expect").is_some_and(expects);
+        let go_on = || tell(respond, StatusCode::CONTINUE, b"");
         let sent = (!incoming.is_end_stream()).then_some(Sent {
             source: Source::Http2(incoming),
             len,
             is_checked: false,
+            expects,
+            go_on: expects.then_some(&go_on as &GoOn<'_>),
         });
-        let expects = |value: &[u8]| value.eq_ignore_ascii_case(b"100-continue");
-        if sent.is_some()
-            && begun.proxy_request.is_ok()
-            && fields.get("expect").is_some_and(expects)
-        {
-            tell(respond, StatusCode::CONTINUE, b"");
-        }
         let early = |fields: &[u8]| tell(respond, StatusCode::EARLY_HINTS, fields);
         let visit = Visit {
             front,

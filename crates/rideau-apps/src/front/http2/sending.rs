@@ -82,9 +82,13 @@ impl Sending {
     /// Ready when something can be sent.
     fn poll_room(&mut self, context: &mut Context<'_>) -> Poll<Result<(), h2::Error>> {
         while self.stream.capacity() == 0 {
-            match ready!(self.stream.poll_capacity(context)) {
-                Some(room) => drop(room?),
-                None => return Poll::Ready(Err(Reason::CANCEL.into())),
+            match self.stream.poll_capacity(context) {
+                Poll::Ready(Some(room)) => drop(room?),
+                Poll::Ready(None) => return Poll::Ready(Err(Reason::CANCEL.into())),
+                Poll::Pending => {
+                    self.body.keep(context);
+                    return Poll::Pending;
+                }
             }
         }
         Poll::Ready(Ok(()))
