@@ -69,6 +69,9 @@ section! {
         /// A client that sends a body more slowly is refused: over 20 s, and not in the first
         /// 20 s.
         body_rate_min: Option<u64> = Some(500), OrNone<ByteRate>, Requests, bounds = (1, SIZE_MAX);
+        /// A client that takes an answer more slowly is cut off: over 60 s in which there is
+        /// something to send.
+        send_rate_min: Option<u64> = Some(500), OrNone<ByteRate>, Requests, bounds = (1, SIZE_MAX);
         /// How long requests have to finish when the server stops.
         shutdown_timeout: Duration = Duration::from_secs(30), Span, Live;
         /// Connections at a time.

@@ -3,8 +3,7 @@
 //!
 //! It knows no bytes, only how many there are: its driver keeps them.
 
-use std::collections::HashMap;
-use std::hash::Hash;
+use std::collections::BTreeMap;
 
 /// A client has this part of each budget at most.
 const SHARE: u64 = 4;
@@ -46,7 +45,7 @@ pub struct DiskSpace {
 pub struct Buffers<C> {
     limits: BufferLimits,
     used: Used,
-    clients: HashMap<C, Used>,
+    clients: BTreeMap<C, Used>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -55,13 +54,13 @@ struct Used {
     disk: u64,
 }
 
-impl<C: Hash + Eq + Copy> Buffers<C> {
+impl<C: Ord + Copy> Buffers<C> {
     /// Nothing waits.
     pub fn new(limits: BufferLimits) -> Self {
         Self {
             limits,
             used: Used::default(),
-            clients: HashMap::new(),
+            clients: BTreeMap::new(),
         }
     }
 

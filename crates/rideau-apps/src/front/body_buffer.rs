@@ -248,7 +248,7 @@ impl BodyBuffer {
     /// # Errors
     ///
     /// If it is not, itself.
-    pub(super) fn into_whole(mut self) -> Result<WholeBody, Self> {
+    pub(super) fn into_whole(mut self: Box<Self>) -> Result<WholeBody, Box<Self>> {
         if self.beyond_memory() > 0 {
             return Err(self);
         }
@@ -283,9 +283,10 @@ mod tests {
         })
     }
 
-    fn buffer(budget: &Arc<BufferBudget>, memory: usize, file: u64) -> BodyBuffer {
+    fn buffer(budget: &Arc<BufferBudget>, memory: usize, file: u64) -> Box<BodyBuffer> {
         let client = std::net::IpAddr::from([127, 0, 0, 1]);
-        BodyBuffer::new(budget.reserve(client), BufferMax { memory, file })
+        let most = BufferMax { memory, file };
+        Box::new(BodyBuffer::new(budget.reserve(client), most))
     }
 
     async fn pop(buffer: &mut BodyBuffer) -> Option<Bytes> {

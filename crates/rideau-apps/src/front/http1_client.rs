@@ -11,6 +11,7 @@ use hyper::body::Bytes;
 use tokio::time::{Instant, Sleep};
 
 use super::headers;
+use super::rate_watch::UNSENT_MAX;
 use super::reply::HttpReply;
 use super::upstream_conn::{is_bare, put_chunk, put_last_chunk};
 use crate::http1::chunks::Chunks;
@@ -56,6 +57,8 @@ pub(super) struct Client {
     closing: Closing,
     /// We have said our last.
     is_ended: bool,
+    /// The system tells how fast it takes what is sent.
+    is_watched: bool,
     /// When we began to wait for what we wait for.
     since: Option<Instant>,
     timer: Option<Pin<Box<Sleep>>>,
@@ -137,6 +140,7 @@ impl Client {
             is_answered: false,
             closing: Closing::Not,
             is_ended: false,
+            is_watched: false,
             since: None,
             timer: None,
             is_set: false,
@@ -362,11 +366,12 @@ impl Client {
     }
 
     /// Send what is written, and mind the time while nothing is taken.
-    pub(super) fn poll_send(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+    /// Says how many bytes were sent.
+    pub(super) fn poll_send(&mut self, context: &mut Context<'_>) -> Poll<io::Result<usize>> {
         match self.wire.poll_send(context) {
             Poll::Ready(sent) => {
                 self.since = None;
-                Poll::Ready(sent.map(|_| ()))
+                Poll::Ready(sent)
             }
             Poll::Pending => {
                 ready!(self.poll_patience(self.patience.idle, context));
@@ -424,6 +429,20 @@ impl Client {
     /// Nothing can be sent any more.
     pub(super) fn close(&mut self) {
         self.closing = Closing::Now;
+    }
+
+    /// It may not take at once what is sent from now on: what it takes is to be seen.
+    pub(super) fn watch_taking(&mut self) {
+        if !self.is_watched {
+            self.is_watched = true;
+            self.wire.stream().limit_unsent(UNSENT_MAX);
+        }
+    }
+
+    /// Nothing more is sent to it, not even what was written.
+    pub(super) fn reset(&mut self) {
+        self.wire.stream().reset_at_end();
+        self.close();
     }
 
     /// Say that we have said our last. A client that is still sending would not

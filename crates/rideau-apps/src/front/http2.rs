@@ -24,6 +24,7 @@ use super::Front;
 use super::conn::ClientConn;
 use super::forward::{GoOn, Sent, Start, Visit};
 use super::guest::Guest;
+use super::rate_watch::{RateWatch, UNSENT_MAX};
 use super::refusals::No;
 use super::reply::{HttpReply, read};
 use super::request::{Begun, Heard};
@@ -64,6 +65,7 @@ pub(super) async fn serve(mut guest: Guest, conn: ClientConn, stream: Stream) {
     let conn = Arc::new(conn);
     let patience = guest.patience();
     let client = Arc::clone(&conn);
+    stream.limit_unsent(UNSENT_MAX);
     let stream = IoTimeout::both(stream, patience.idle, move || client.is_busy());
     let (stream, too_many) = ControlFrames::new(stream);
     let front = Arc::clone(&guest.front);
@@ -146,7 +148,15 @@ async fn answer(
     let response = Response::from_parts(response, ());
     match respond.into_inner().send_response(response, is_short) {
         Ok(_) if is_short => stay.is_over = true,
-        Ok(stream) => Sending { stream, body }.run(&mut stay).await,
+        Ok(stream) => {
+            let watch = RateWatch::taken(front.config.load().send_rate_min);
+            let sending = Sending {
+                stream,
+                body,
+                watch,
+            };
+            sending.run(&mut stay).await;
+        }
         Err(error) => tracing::debug!("an answer cannot be sent: {error}"),
     }
 }

@@ -37,9 +37,9 @@ pub(super) enum Upload {
     /// All of it, which can be sent again.
     Whole(WholeBody),
     /// All of it, in a file as far as it is long.
-    Buffered(BodyBuffer),
+    Buffered(Box<BodyBuffer>),
     /// As it comes.
-    Passing(Passing),
+    Passing(Box<Passing>),
 }
 
 /// How long an upload is, as a process is told it.

@@ -11,7 +11,7 @@ use rideau_config::{AppConfig, FrontConfig};
 use rideau_testing::Scratch;
 use tokio::sync::Semaphore;
 
-use super::slow_uploads::{keeping, narrow, open_files, speaking, until};
+use super::slow_uploads::{count, keeping, narrow, open_files, speaking, until};
 use super::stage::Stage;
 use super::wire::{Peer, Server, get, ok, within};
 
@@ -247,4 +247,95 @@ async fn an_answer_that_breaks_off_is_not_whole_for_a_slow_client() {
         stage.end().await;
     })
     .await;
+}
+
+/// How often the front cut a client off for this.
+fn cut_off(stage: &Stage) -> u64 {
+    count(stage, "client_slow")
+}
+
+#[tokio::test]
+async fn a_client_that_takes_nothing_is_cut_off_in_the_end() {
+    const CLIENTS: usize = 4;
+    let (server, given) = giving("", 12 * MIB).await;
+    for buffers in [true, false] {
+        let mut config = narrow(CLIENTS);
+        config.http.buffers_responses = buffers;
+        let stage = staged(config, &server, FrontConfig::default()).await;
+        given.store(0, Ordering::SeqCst);
+        let mut slow = Vec::new();
+        for _ in 0..CLIENTS {
+            let mut client = stage.client().await;
+            client.send(get("/long")).await;
+            slow.push(client);
+        }
+        if buffers {
+            until(|| given.load(Ordering::SeqCst) == CLIENTS * 12 * MIB).await;
+        }
+        settled(&given).await;
+        assert_eq!(cut_off(&stage), 0);
+        // From here on the clock of the test counts.
+        tokio::time::pause();
+        tokio::time::sleep(Duration::from_secs(61)).await;
+        tokio::time::resume();
+        until(|| cut_off(&stage) == CLIENTS as u64).await;
+        stage.quiet().await;
+        for mut client in slow {
+            let came = client.rest().await;
+            assert!(came.len() < 12 * MIB, "{} bytes came", came.len());
+        }
+        stage.end().await;
+    }
+}
+
+#[tokio::test]
+async fn a_client_that_takes_a_little_now_and_then_is_borne() {
+    let (server, _) = giving("", 12 * MIB).await;
+    let stage = staged(narrow(1), &server, FrontConfig::default()).await;
+    let mut slow = stage.client().await;
+    slow.send(get("/long")).await;
+    assert_eq!(slow.head().await.expect("an answer").status(), 200);
+    stage.quiet().await;
+    tokio::time::pause();
+    let mut taken = Vec::new();
+    for _ in 0..12 {
+        tokio::time::sleep(Duration::from_secs(50)).await;
+        taken.extend(slow.exactly(MIB).await.expect("it goes on"));
+    }
+    tokio::time::resume();
+    assert!(taken == pattern(12 * MIB));
+    assert_eq!(cut_off(&stage), 0);
+    stage.end().await;
+}
+
+#[tokio::test]
+async fn a_stream_of_http2_that_is_not_taken_is_cut_off_and_others_go_on() {
+    let (server, given) = giving("", MIB).await;
+    let stage = staged(narrow(4), &server, FrontConfig::default()).await;
+    let sender = speaking(&stage).await;
+    let ask = |path: &str| {
+        let request = Request::get(format!("http://app.example{path}")).body(());
+        request.expect("a request")
+    };
+    let mut sender = sender.ready().await.expect("it goes on");
+    let (slow, _) = sender.send_request(ask("/long"), true).expect("it is sent");
+    let mut body = slow.await.expect("an answer").into_body();
+    until(|| given.load(Ordering::SeqCst) == MIB).await;
+    stage.quiet().await;
+    tokio::time::pause();
+    tokio::time::sleep(Duration::from_secs(61)).await;
+    tokio::time::resume();
+    until(|| cut_off(&stage) == 1).await;
+    let reset = loop {
+        match body.data().await.expect("no end as if it were all") {
+            Ok(_) => (),
+            Err(reset) => break reset,
+        }
+    };
+    assert_eq!(reset.reason(), Some(h2::Reason::CANCEL));
+    let mut sender = sender.ready().await.expect("it goes on");
+    let (answer, _) = sender.send_request(ask("/"), true).expect("it is sent");
+    assert_eq!(answer.await.expect("an answer").status(), 200);
+    drop(sender);
+    stage.end().await;
 }

@@ -87,6 +87,7 @@ fn the_front_is_read_with_all_that_it_says() {
     assert_eq!(front.buffer_dir, Some(PathBuf::from("/srv/bodies")));
     assert_eq!((front.buffer_memory, front.buffer_disk), (1 << 20, 0));
     assert_eq!(front.body_rate_min, Some(2048));
+    assert_eq!(front.send_rate_min, None);
     let unbound = read("[front]\nbody_rate_min = \"none\"\n").front;
     assert_eq!(unbound.body_rate_min, None);
 }
@@ -345,6 +346,7 @@ buffer_dir = "/srv/bodies"
 buffer_memory = "1MiB"
 buffer_disk = "0B"
 body_rate_min = "2KiB/s"
+send_rate_min = "none"
 trust = ["10.0.0.0/8", "::1", "::ffff:192.168.0.0/112"]
 error_pages = "detailed"
 header_max = "8KiB"

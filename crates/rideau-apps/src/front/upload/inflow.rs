@@ -26,23 +26,15 @@ pub(in crate::front) struct Inflow {
     source: Source,
     /// How many bytes may still come.
     left: u64,
-    /// How many it has to send in a second, if there is a limit.
-    rate_min: Option<u64>,
-    /// It was waited for, which most bodies are not.
-    watch: Option<RateWatch>,
+    watch: RateWatch,
 }
 
 impl Inflow {
-    pub(in crate::front) const fn new(
-        source: Source,
-        body_max: u64,
-        rate_min: Option<u64>,
-    ) -> Self {
+    pub(in crate::front) fn new(source: Source, body_max: u64, rate_min: Option<u64>) -> Self {
         Self {
             source,
             left: body_max,
-            rate_min,
-            watch: None,
+            watch: RateWatch::sent(rate_min),
         }
     }
 
@@ -53,15 +45,13 @@ impl Inflow {
     ) -> Poll<Result<Option<Bytes>, Unread>> {
         loop {
             let Poll::Ready(part) = self.source.poll_part(context) else {
-                ready!(self.poll_slow(context));
+                ready!(self.watch.poll_slow(context));
                 return Poll::Ready(Err(Unread::TooSlow));
             };
             let Some(part) = part.map_err(|error| Unread::from(&error))? else {
                 return Poll::Ready(Ok(None));
             };
-            if let Some(watch) = &mut self.watch {
-                watch.passed(part.len());
-            }
+            self.watch.passed(part.len());
             let Some(left) = self.left.checked_sub(part.len() as u64) else {
                 return Poll::Ready(Err(Unread::TooLarge));
             };
@@ -72,19 +62,9 @@ impl Inflow {
         }
     }
 
-    fn poll_slow(&mut self, context: &mut Context<'_>) -> Poll<()> {
-        let Some(rate) = self.rate_min else {
-            return Poll::Pending;
-        };
-        let watch = self.watch.get_or_insert_with(|| RateWatch::sent(rate));
-        watch.poll_slow(context)
-    }
-
     /// No part of it is waited for.
     pub(super) fn pause(&mut self) {
-        if let Some(watch) = &mut self.watch {
-            watch.pause();
-        }
+        self.watch.pause();
     }
 }
 

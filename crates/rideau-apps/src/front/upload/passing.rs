@@ -11,7 +11,7 @@ use crate::front::broken::{Broken, Part};
 /// What a client sends while it is sent on.
 pub(in crate::front) struct Passing {
     /// What came before a process was asked for.
-    first: Option<BodyBuffer>,
+    first: Option<Box<BodyBuffer>>,
     inflow: Inflow,
     /// As many bytes as it says that it has.
     pub(super) len: Option<u64>,
@@ -23,7 +23,7 @@ pub(in crate::front) struct Passing {
 pub(in crate::front) struct Fate(Arc<AtomicU8>);
 
 impl Passing {
-    pub(super) fn new(first: Option<BodyBuffer>, inflow: Inflow, len: Option<u64>) -> Self {
+    pub(super) fn new(first: Option<Box<BodyBuffer>>, inflow: Inflow, len: Option<u64>) -> Self {
         Self {
             first,
             inflow,

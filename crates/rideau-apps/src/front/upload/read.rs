@@ -33,7 +33,7 @@ pub(in crate::front) async fn read(
     reserved: Reserved,
 ) -> Result<(Upload, Option<Fate>), Unread> {
     let since = Instant::now();
-    let mut buffer = BodyBuffer::new(reserved, MOST);
+    let mut buffer = Box::new(BodyBuffer::new(reserved, MOST));
     let mut came = 0;
     while let Some(part) = poll_fn(|context| poll_part(&mut inflow, &mut buffer, context)).await? {
         let before = came;
@@ -43,7 +43,7 @@ pub(in crate::front) async fn read(
         if before < FIRST && came >= FIRST && is_passed_on(len, since.elapsed()) {
             let passing = Passing::new(Some(buffer), inflow, len);
             let fate = passing.fate.clone();
-            return Ok((Upload::Passing(passing), Some(fate)));
+            return Ok((Upload::Passing(Box::new(passing)), Some(fate)));
         }
         poll_fn(|context| {
             let room = buffer.poll_room(context);
@@ -72,7 +72,7 @@ pub(in crate::front) async fn peek(
 ) -> Result<(Upload, Option<Fate>), Unread> {
     let mut first = None;
     if is_checked {
-        let mut buffer = BodyBuffer::new(reserved, MOST);
+        let mut buffer = Box::new(BodyBuffer::new(reserved, MOST));
         let part = poll_fn(|context| inflow.poll_part(context)).await?;
         if let Some(part) = part {
             buffer.push(&part);
@@ -82,7 +82,7 @@ pub(in crate::front) async fn peek(
     }
     let passing = Passing::new(first, inflow, len);
     let fate = passing.fate.clone();
-    Ok((Upload::Passing(passing), Some(fate)))
+    Ok((Upload::Passing(Box::new(passing)), Some(fate)))
 }
 
 /// The next part, while what came before is written.
