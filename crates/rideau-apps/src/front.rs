@@ -6,7 +6,9 @@
 //! to [`apps`](crate::apps).
 
 mod body;
+mod body_buffer;
 mod broken;
+mod budget;
 mod certificates;
 mod conn;
 mod error_log;
@@ -20,6 +22,7 @@ mod http2;
 mod ids;
 #[cfg(test)]
 mod planted;
+mod rate_watch;
 mod refusals;
 mod reply;
 mod request;
@@ -27,7 +30,6 @@ mod retries;
 mod router;
 mod second_chance;
 mod serve;
-mod spool;
 mod sticky;
 mod upgrade;
 mod upload;
@@ -44,6 +46,7 @@ pub use self::certificates::{FrontCertificate, Tls};
 pub use self::router::{Route, Router};
 pub use self::serve::FrontListener;
 use crate::apps::{App, Apps};
+use budget::BufferBudget;
 use ids::Ids;
 use rideau_config::FrontConfig;
 use sticky::Sticky;
@@ -55,6 +58,8 @@ pub struct Front {
     table: ArcSwap<Table>,
     sticky: Sticky,
     ids: Ids,
+    /// What bodies may take that wait.
+    budget: Arc<BufferBudget>,
     phase: watch::Sender<Phase>,
     /// The same at a glance, for connections that are busy.
     is_closed: AtomicBool,
@@ -84,6 +89,7 @@ impl Front {
     pub fn new(apps: Apps, config: FrontConfig) -> Arc<Self> {
         let front = Self {
             apps,
+            budget: BufferBudget::new(&config),
             config: ArcSwap::from_pointee(config),
             table: ArcSwap::default(),
             sticky: Sticky::new(),
@@ -97,6 +103,7 @@ impl Front {
 
     /// From now on as this config says; where it listens stays as it is.
     pub fn follow(&self, config: FrontConfig) {
+        self.budget.follow(&config);
         self.config.store(Arc::new(config));
         self.follow_apps();
     }

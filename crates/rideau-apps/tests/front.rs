@@ -16,6 +16,10 @@ mod processes;
 mod program;
 #[path = "front/rides.rs"]
 mod rides;
+#[path = "front/slow_downloads.rs"]
+mod slow_downloads;
+#[path = "front/slow_uploads.rs"]
+mod slow_uploads;
 #[path = "front/smuggling.rs"]
 mod smuggling;
 #[path = "front/stage.rs"]

@@ -14,11 +14,13 @@ use rideau_process::Signal;
 
 use crate::core_kinds::AppQueue;
 use crate::exec::{Command, Env, StopSignal};
-use crate::kinds::{Answer, AutoWord, Maybe, Number, Or, OrNone, Positive, Size, Span, Text};
+use crate::kinds::{
+    Answer, AutoWord, FullPath, Maybe, Number, Or, OrNone, Positive, Size, Span, Text,
+};
 use crate::table::section;
 use read::{
-    Account, AppReadyWays, Below, Checked, FullPath, Hosts, Mask, PathList, PathPrefixes, Sticky,
-    Streams, TrialTable, UrlPath,
+    Account, AppReadyWays, Below, Checked, Hosts, Mask, PathList, PathPrefixes, Sticky, Streams,
+    TrialTable, UrlPath,
 };
 
 section! {
@@ -207,12 +209,15 @@ section! {
             sample = r#""60s""#, above = "Requests.";
         /// Bytes of a request's body.
         body_max: u64 = 1 << 30, Size, Requests, bounds = (0, SIZE_MAX);
-        /// Requests are read before they take a place; `"auto"`: if `concurrency` is 4 or less.
-        buffers_requests: Option<bool> = None, Or<Answer, AutoWord>, Requests,
-            name = "buffer_requests";
-        /// Answers give their place back before they are sent; the same.
-        buffers_responses: Option<bool> = None, Or<Answer, AutoWord>, Requests,
-            name = "buffer_responses";
+        /// Bodies of requests are read before a place is asked for, but for long ones that come
+        /// fast.
+        buffers_requests: bool = true, Answer, Requests, name = "buffer_requests";
+        /// Answers are taken from the app as fast as it gives them, and kept while the client
+        /// is slower, so that their place is free; they are never delayed by that.
+        buffers_responses: bool = true, Answer, Requests, name = "buffer_responses";
+        /// As much of an answer is kept in a file, beyond 1 MiB in memory; then the app has to
+        /// wait for the client.
+        buffer_response_max: u64 = 128 << 20, Size, Requests, bounds = (0, SIZE_MAX);
         /// Connections to a process that are idle for so long are closed.
         keep_alive: Duration = Duration::from_millis(1500), Span, Live;
         /// What failed without harm is tried once more, in another process.

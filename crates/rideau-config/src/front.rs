@@ -3,13 +3,16 @@
 use std::fmt;
 use std::fs;
 use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
 use std::thread;
 use std::time::Duration;
 
 use rideau_core::apps::{self, EvictFor};
 
 use super::key::Key;
-use super::kinds::{List, Number, Positive, Size, Span, Word, Written, spelled};
+use super::kinds::{
+    ByteRate, FullPath, List, Maybe, Number, OrNone, Positive, Size, Span, Word, Written, spelled,
+};
 use super::section::{At, Made, Section};
 use super::server::address;
 use super::table::section;
@@ -53,6 +56,22 @@ section! {
         header_timeout: Duration = Duration::from_secs(10), Positive, Connections;
         /// Connections that ask for nothing are closed.
         idle_timeout: Duration = Duration::from_secs(75), Positive, Connections;
+        /// Where bodies wait for slow clients that are too long for memory; the files have no
+        /// names.
+        buffer_dir: Option<PathBuf> = None, Maybe<FullPath>, Live, usual = "TMPDIR, or /var/tmp",
+            sample = r#""/var/cache/rideau""#;
+        /// Memory for bodies of requests and answers that wait for slow clients. An address has
+        /// a quarter of it at most; what does not fit goes to files.
+        buffer_memory: u64 = 64 << 20, Size, Live, bounds = (0, SIZE_MAX);
+        /// The same in files. A tenth of the file system stays free. Requests for which there is
+        /// no room at all are refused.
+        buffer_disk: u64 = 4 << 30, Size, Live, bounds = (0, SIZE_MAX);
+        /// A client that sends a body more slowly is refused: over 20 s, and not in the first
+        /// 20 s.
+        body_rate_min: Option<u64> = Some(500), OrNone<ByteRate>, Requests, bounds = (1, SIZE_MAX);
+        /// A client that takes an answer more slowly is cut off: over 60 s in which there is
+        /// something to send.
+        send_rate_min: Option<u64> = Some(500), OrNone<ByteRate>, Requests, bounds = (1, SIZE_MAX);
         /// How long requests have to finish when the server stops.
         shutdown_timeout: Duration = Duration::from_secs(30), Span, Live;
         /// Connections at a time.
@@ -80,6 +99,8 @@ pub enum ErrorPages {
 }
 
 const PROCESSES_MAX: u64 = 100_000;
+/// No machine has more.
+const SIZE_MAX: u64 = 1 << 50;
 /// One process for as much memory, if the file does not say how many.
 const MEMORY_OF_ONE: u64 = 256 << 20;
 

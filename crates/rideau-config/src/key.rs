@@ -56,6 +56,8 @@ pub(crate) enum Form {
     Lead,
     /// A size in bytes within the bounds of its key.
     Size,
+    /// A size in each second within the bounds of its key.
+    Rate,
     /// A list of these, or one alone.
     List(&'static Self),
     /// A table of these keys, with what counts if it says nothing.

@@ -132,6 +132,8 @@ pub(crate) struct Span;
 pub(crate) struct Positive;
 /// A size in bytes.
 pub(crate) struct Size;
+/// Bytes in a second.
+pub(crate) struct ByteRate;
 /// A table of keys.
 pub(crate) struct Table;
 /// A value, or nothing at all: then the key is not shown.
@@ -141,6 +143,15 @@ pub(crate) struct Or<K, W>(PhantomData<(K, W)>);
 text_kinds! {
     /// The path of a file or folder, whatever it is relative to.
     pub(crate) Path: PathBuf, Form::Path, |text, _| Ok(text.into()), |it| it.display().to_string();
+
+    /// A path from the root on.
+    pub(crate) FullPath: PathBuf, Form::Path, |text, key| match text.starts_with('/') {
+        true => Ok(text.into()),
+        false => Err((
+            format!("{text:?} is no full path"),
+            format!("write it from the root on, such as {}", key.sample),
+        )),
+    }, |path| path.display().to_string();
 }
 
 /// A value, or `"none"`.
@@ -387,6 +398,40 @@ impl Kind<u64> for Size {
 
     fn show(value: &u64, key: &Key, rows: &mut Rows) {
         rows.text(key.name, &show_size(*value));
+    }
+}
+
+impl Kind<u64> for ByteRate {
+    const FORM: Form = Form::Rate;
+
+    fn read(section: &Section<'_>, key: &Key) -> Option<u64> {
+        Self::read_or(section, key, "")
+    }
+
+    fn read_or(section: &Section<'_>, key: &Key, or: &str) -> Option<u64> {
+        section.made(key.name, |text| {
+            let (least, most) = key.bounds;
+            let size = text.trim_end().strip_suffix("/s").and_then(words::size);
+            match size {
+                Some(size) if (least..=most).contains(&size) => Ok(size),
+                Some(_) => Err((
+                    format!("`{}` is out of range", key.name),
+                    format!(
+                        "write from {}/s to {}/s{or}",
+                        show_size(least),
+                        show_size(most)
+                    ),
+                )),
+                None => Err((
+                    format!("`{}` is not so many bytes in a second", key.name),
+                    format!("write a size and /s, such as {:?}{or}", "500B/s"),
+                )),
+            }
+        })
+    }
+
+    fn show(value: &u64, key: &Key, rows: &mut Rows) {
+        rows.text(key.name, &format!("{}/s", show_size(*value)));
     }
 }
 

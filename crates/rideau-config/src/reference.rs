@@ -172,6 +172,7 @@ fn described(key: &Key, form: &Form) -> String {
             (least, _) if most >= SIZE_MAX => format!("size from {least}"),
             (least, most) => format!("size, {least} to {most}"),
         },
+        Form::Rate => "bytes a second, as `\"500B/s\"`".into(),
         Form::List(form) => match form {
             Form::Text => "list of texts".into(),
             Form::Address => "list of addresses and ports".into(),

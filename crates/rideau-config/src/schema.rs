@@ -43,6 +43,7 @@ pub fn schema() -> String {
     definitions.push("span", any(&[pattern(SPAN), zero]).written());
     definitions.push("lead", pattern(&format!("-?{SPAN}")).written());
     definitions.push("size", pattern(SIZE).written());
+    definitions.push("rate", pattern(&format!("{SIZE}/s")).written());
     for (name, keys, usual) in shared() {
         definitions.push(name, table(keys, &usual).written());
     }
@@ -113,6 +114,7 @@ fn of_form(key: &Key, form: &Form, usual: &[(String, String)]) -> Object {
         Form::Span | Form::Positive => reference("span"),
         Form::Lead => reference("lead"),
         Form::Size => reference("size"),
+        Form::Rate => reference("rate"),
         Form::List(form) => {
             let one = of_form(key, form, usual);
             let list = Object::typed("array").with("items", one.written());

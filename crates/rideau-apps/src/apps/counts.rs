@@ -16,10 +16,13 @@ const BOUNDS: [u64; 15] = [
 const CLASSES: [&str; 6] = ["1xx", "2xx", "3xx", "4xx", "5xx", "other"];
 
 /// The words for a refusal that is the front's and not the application's.
-const WORDS: [&str; 13] = [
+const WORDS: [&str; 16] = [
     "bad_request",
     "client_gone",
+    "client_slow",
     "body_too_large",
+    "body_timeout",
+    "buffers_full",
     "app_unreachable",
     "app_closed",
     "bad_answer",

@@ -148,6 +148,14 @@ impl Apps {
             Decided::Refused(refusal) => Asking::Refused(app.refused(refusal)),
         }
     }
+
+    /// Why an ask would be refused at once if it came now; none if it would not be.
+    pub(crate) fn would_refuse(&self, app: &App) -> Option<Refused> {
+        let refusal = self
+            .0
+            .step(|step| step.machine.would_refuse(app.id, step.now));
+        refusal.map(|refusal| app.refused(refusal))
+    }
 }
 
 impl Waiting<'_> {

@@ -13,10 +13,11 @@ use std::time::Instant;
 
 use hyper::body::Bytes;
 
-use self::buffered::Pumped;
+use self::buffered::Buffered;
 pub(super) use self::deadline::Allowance;
 pub(super) use self::streaming::{AnswerKind, Live};
 use super::broken::{Broken, Part};
+use super::budget::Reserved;
 use crate::http1::message_io::MessageIo;
 
 /// What a client is sent.
@@ -25,15 +26,21 @@ pub(super) enum Answer {
     Whole(Bytes),
     /// What a process sends, as it comes.
     Live(Live),
-    /// What a process sent, as far as the client has not taken it.
-    Pumped(Pumped),
+    /// The same, kept while the client does not take it.
+    Buffered(Box<Buffered>),
 }
 
 impl Answer {
-    /// What a process sends, without making it wait for the client.
+    /// What a process sends, without making it wait for the client; as much as this is kept
+    /// in a file.
     ///
-    /// Most answers are short and have come already, and need no pump.
-    pub(super) async fn buffered(mut live: Live) -> Self {
+    /// Most answers are short and have come already, and need nothing of what is
+    /// reserved.
+    pub(super) async fn buffered(
+        mut live: Live,
+        file_max: u64,
+        reserve: impl FnOnce() -> Reserved,
+    ) -> Self {
         let came = poll_fn(|context| Poll::Ready(live.poll_part(context))).await;
         let first = match came {
             Poll::Ready(Some(Ok(part))) => Some(part),
@@ -42,7 +49,8 @@ impl Answer {
         if live.is_over() && !live.has_trailers() {
             return Self::Whole(first.unwrap_or_default());
         }
-        Self::Pumped(Pumped::begin(live, first))
+        let buffered = Buffered::new(live, first, reserve(), file_max);
+        Self::Buffered(Box::new(buffered))
     }
 
     /// The next part of it; none after its end.
@@ -53,7 +61,14 @@ impl Answer {
                 Poll::Ready((!bytes.is_empty()).then_some(Ok(bytes)))
             }
             Self::Live(live) => live.poll_part(context),
-            Self::Pumped(pumped) => pumped.poll_part(context),
+            Self::Buffered(buffered) => buffered.poll_part(context),
+        }
+    }
+
+    /// The client takes nothing at the moment, which need not keep the process waiting.
+    pub(super) fn keep(&mut self, context: &mut Context<'_>) {
+        if let Self::Buffered(buffered) = self {
+            buffered.keep(context);
         }
     }
 
@@ -62,7 +77,7 @@ impl Answer {
         match self {
             Self::Whole(_) => Vec::new(),
             Self::Live(live) => live.take_trailers(),
-            Self::Pumped(pumped) => pumped.take_trailers(),
+            Self::Buffered(buffered) => buffered.take_trailers(),
         }
     }
 
@@ -71,7 +86,7 @@ impl Answer {
         match self {
             Self::Whole(bytes) => bytes.is_empty(),
             Self::Live(live) => live.is_over() && !live.has_trailers(),
-            Self::Pumped(pumped) => pumped.is_over(),
+            Self::Buffered(buffered) => buffered.is_over(),
         }
     }
 
@@ -80,7 +95,7 @@ impl Answer {
         match self {
             Self::Whole(_) => None,
             Self::Live(live) => live.broken(),
-            Self::Pumped(pumped) => pumped.broken(),
+            Self::Buffered(buffered) => buffered.broken(),
         }
     }
 
@@ -93,7 +108,7 @@ impl Answer {
                 true
             }
             Self::Live(live) => live.pour(into, now),
-            Self::Pumped(_) => false,
+            Self::Buffered(_) => false,
         }
     }
 }

@@ -11,6 +11,9 @@ use crate::http1::date;
 /// What became of a request whose client did not wait for its answer.
 const CLIENT_GONE: (u16, &str) = (499, "client_gone");
 
+/// What became of one whose client did not take its answer.
+const CLIENT_SLOW: &str = "client_slow";
+
 impl Begun {
     /// Its client went away before it had all of an answer.
     #[cold]
@@ -19,6 +22,15 @@ impl Begun {
             let (status, word) = CLIENT_GONE;
             proxy_request.app.counts.refused(word);
             proxy_request.complain(self, conn, status, word);
+        }
+    }
+
+    /// Its client took its answer too slowly.
+    #[cold]
+    pub(super) fn is_slow(&self, conn: &ClientConn) {
+        if let Ok(proxy_request) = &self.proxy_request {
+            proxy_request.app.counts.refused(CLIENT_SLOW);
+            proxy_request.complain(self, conn, 0, CLIENT_SLOW);
         }
     }
 

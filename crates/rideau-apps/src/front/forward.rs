@@ -13,6 +13,7 @@ use rideau_core::apps::{Ended, ProcessId};
 
 use super::Front;
 use super::body::{Allowance, Answer, AnswerKind, Live};
+use super::budget::Reserved;
 use super::conn::ClientConn;
 use super::headers::{self, Noted};
 use super::ids::Id;
@@ -20,21 +21,25 @@ use super::refusals::{No, Reader};
 use super::reply::HttpReply;
 use super::request::{Begun, ProxyRequest};
 use super::retries::Retries;
-use super::upload::{self, Fate, Source, Upload};
+use super::upload::{self, Fate, Inflow, Source, Upload};
 use super::upstream_conn::{Early, Lost, Said, UpstreamConn, is_bare};
 use crate::apps::{Refused, Session, Waiting, Wanted};
 use crate::upstream::Connections;
 
-/// Apps with so few places are not kept waiting by slow clients.
-const BUFFERED_BELOW: usize = 5;
-
 /// A body that a client sends.
-pub(super) struct Sent {
+pub(super) struct Sent<'a> {
     pub(super) source: Source,
     pub(super) len: Option<u64>,
     /// It may turn out to make no sense.
     pub(super) is_checked: bool,
+    /// The client waits to be told that it may send it.
+    pub(super) expects: bool,
+    /// Tells it so, if reading does not.
+    pub(super) go_on: Option<&'a GoOn<'a>>,
 }
+
+/// Tells a client that it may send its body.
+pub(super) type GoOn<'a> = dyn Fn() + Send + Sync + 'a;
 
 /// How far a request has come.
 pub(super) enum Start<'a> {
@@ -85,7 +90,7 @@ impl Front {
         &self,
         begun: &Begun,
         visit: &Visit<'_>,
-        sent: Option<Sent>,
+        sent: Option<Sent<'_>>,
         start: Start<'_>,
     ) -> HttpReply {
         let proxy_request = match &begun.proxy_request {
@@ -116,13 +121,13 @@ impl ProxyRequest {
     async fn run(
         &self,
         visit: &Visit<'_>,
-        sent: Option<Sent>,
+        sent: Option<Sent<'_>>,
         start: Start<'_>,
     ) -> Result<HttpReply, No> {
         let (upload, fate) = match sent {
             None => (Upload::Empty, None),
             // What few requests need is kept apart from what all of them carry.
-            Some(sent) => Box::pin(self.upload(sent)).await?,
+            Some(sent) => Box::pin(self.upload(visit, sent)).await?,
         };
         self.exchange(visit, upload, fate, start).await
     }
@@ -134,22 +139,39 @@ impl ProxyRequest {
     }
 
     /// What the client sends: read as a whole, or passed on as it comes.
-    async fn upload(&self, sent: Sent) -> Result<(Upload, Option<Fate>), No> {
+    async fn upload(
+        &self,
+        visit: &Visit<'_>,
+        sent: Sent<'_>,
+    ) -> Result<(Upload, Option<Fate>), No> {
         let http = &self.config.http;
         if sent.len.is_some_and(|len| len > http.body_max) {
             return Err(No::BodyTooLarge);
         }
-        if http.buffers_requests.unwrap_or(self.has_few_places()) {
-            return Ok((upload::read(sent.source, http.body_max).await?, None));
+        // A client that asks first is told before it sends what would be of no use.
+        if sent.expects
+            && let Some(refused) = visit.front.apps.would_refuse(&self.app)
+        {
+            return Err(No::Refused(refused));
+        }
+        if let Some(go_on) = sent.go_on {
+            go_on();
+        }
+        let rate_min = visit.front.config.load().body_rate_min;
+        let inflow = Inflow::new(sent.source, http.body_max, rate_min);
+        let reserved = self.reserve(visit);
+        if http.buffers_requests && !self.is_grpc() {
+            return Ok(upload::read(inflow, sent.len, reserved).await?);
         }
         let is_checked = sent.is_checked && sent.len.is_none();
-        let (upload, fate) = upload::peek(sent.source, sent.len, http.body_max, is_checked).await?;
-        Ok((upload, Some(fate)))
+        Ok(upload::peek(inflow, sent.len, is_checked, reserved).await?)
     }
 
-    fn has_few_places(&self) -> bool {
-        let places = self.config.options.concurrency;
-        places.is_some_and(|places| places < BUFFERED_BELOW)
+    /// What is kept of a body for this client counts from now on.
+    fn reserve(&self, visit: &Visit<'_>) -> Reserved {
+        let front = visit.front;
+        let client = self.client(&front.config.load().trust, visit.conn);
+        front.budget.reserve(client)
     }
 
     /// Ask for a place in a process.
@@ -230,9 +252,9 @@ impl ProxyRequest {
                 }
             };
             avoid = Some(session.process().id);
-            if let Some(no) = fate.as_ref().and_then(Fate::no) {
+            if let Some(unread) = fate.as_ref().and_then(Fate::unread) {
                 session.end(Ended::Left);
-                return Err(no);
+                return Err(unread.into());
             }
             if failed.is_unreachable {
                 session.unreachable();
@@ -284,7 +306,7 @@ impl ProxyRequest {
     ) -> HttpReply {
         let (mut reply, noted) = self.begun_reply(visit, &mut session, said, began);
         let http = &self.config.http;
-        let is_buffered = http.buffers_responses.unwrap_or(self.has_few_places()) && !noted.is_live;
+        let is_buffered = http.buffers_responses && !noted.is_live;
         // A stream goes on for as long as a client listens.
         let allowance = allowance.filter(|_| !noted.is_stream);
         let kind = AnswerKind {
@@ -294,7 +316,10 @@ impl ProxyRequest {
         };
         let live = Live::new(line, session, allowance, kind, reply.at);
         reply.body = match is_buffered {
-            true => Box::pin(Answer::buffered(live)).await,
+            true => {
+                let reserve = || self.reserve(visit);
+                Box::pin(Answer::buffered(live, http.buffer_response_max, reserve)).await
+            }
             false => Answer::Live(live),
         };
         if let Answer::Whole(bytes) = &reply.body
@@ -454,17 +479,6 @@ impl ProxyRequest {
 
     fn is_safe(&self) -> bool {
         self.config.http.retries && self.method.is_idempotent()
-    }
-}
-
-impl Fate {
-    /// Why the client itself is to blame.
-    fn no(&self) -> Option<No> {
-        if self.was_too_long() {
-            return Some(No::BodyTooLarge);
-        }
-        self.was_broken()
-            .then_some(No::Bad("its body makes no sense, or was broken off"))
     }
 }
 

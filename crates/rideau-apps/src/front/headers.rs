@@ -313,6 +313,12 @@ pub(super) fn upgrade_of(fields: Fields<'_>) -> Option<Vec<u8>> {
     (!is(wanted, "h2c")).then(|| wanted.to_vec())
 }
 
+/// Is it a call whose sides may speak at the same time?
+pub(super) fn is_grpc(kind: &[u8]) -> bool {
+    let grpc = "application/grpc";
+    kind.get(..grpc.len()).is_some_and(|kind| is(kind, grpc))
+}
+
 /// Does it read HTML?
 pub(super) fn reads_html(kinds: &[u8]) -> bool {
     memchr::memmem::find(kinds, b"text/html").is_some()

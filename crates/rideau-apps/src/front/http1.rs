@@ -24,6 +24,7 @@ use super::conn::ClientConn;
 use super::fast_path::FastPath;
 use super::forward::{Sent, Start, Visit};
 use super::http1_client::{BodyEnd, Came, Client, Manner, Patience};
+use super::rate_watch::RateWatch;
 use super::refusals::No;
 use super::reply::HttpReply;
 use super::request::{Begun, Heard, ProxyRequest};
@@ -43,6 +44,26 @@ struct Connection<'a> {
     front: &'a Front,
     conn: &'a ClientConn,
     client: Arc<Mutex<Client>>,
+}
+
+/// Why a client did not get all of an answer.
+enum Unsent {
+    /// It left.
+    Gone,
+    /// It took it too slowly.
+    Slow,
+    /// The app did not say all of it.
+    Cut(Broken),
+}
+
+/// The rest of an answer on its way.
+struct Outflow<'a> {
+    body: &'a mut Answer,
+    /// All of it was taken from there.
+    is_over: bool,
+    end: BodyEnd,
+    manner: Manner,
+    watch: RateWatch,
 }
 
 /// What is still to be done for a request.
@@ -214,7 +235,7 @@ impl Connection<'_> {
         begun: &Begun,
         visit: &Visit<'_>,
         manner: Manner,
-        sent: Option<Sent>,
+        sent: Option<Sent<'_>>,
         ahead: Box<Ahead<'_>>,
     ) -> Result<bool, Box<Turned>> {
         let reply = match (*ahead, &begun.proxy_request) {
@@ -272,17 +293,18 @@ impl Connection<'_> {
         self.sent(begun, sent)
     }
 
-    fn sent(&self, begun: &Begun, sent: Result<bool, Option<Broken>>) -> bool {
+    fn sent(&self, begun: &Begun, sent: Result<bool, Unsent>) -> bool {
         match sent {
             Ok(goes_on) => return goes_on,
-            Err(None) => begun.is_gone(self.conn),
-            Err(Some(broken)) => begun.is_cut(self.conn, broken.word()),
+            Err(Unsent::Gone) => begun.is_gone(self.conn),
+            Err(Unsent::Slow) => begun.is_slow(self.conn),
+            Err(Unsent::Cut(broken)) => begun.is_cut(self.conn, broken.word()),
         }
         false
     }
 
     /// Take a head as it was read.
-    fn begin(&self, len: usize) -> (Begun, Manner, Option<Sent>) {
+    fn begin(&self, len: usize) -> (Begun, Manner, Option<Sent<'static>>) {
         let mut client = self.client.lock();
         let (begun, manner, length) = {
             let (head, bytes) = client.head();
@@ -311,6 +333,8 @@ impl Connection<'_> {
             source: Source::Http1(Box::new(Body(Arc::clone(&self.client)))),
             len: length,
             is_checked: true,
+            expects: client.expects(),
+            go_on: None,
         });
         (begun, manner, sent)
     }
@@ -335,7 +359,7 @@ impl Connection<'_> {
     /// # Errors
     ///
     /// If the client did not take all of it, or the app did not say all of it.
-    async fn send(&self, mut reply: HttpReply, manner: Manner) -> Result<bool, Option<Broken>> {
+    async fn send(&self, mut reply: HttpReply, manner: Manner) -> Result<bool, Unsent> {
         let (at, has_body) = (reply.at, manner.has_body(reply.status));
         let written = self.write(&mut reply, manner, |body, wire, end| {
             !has_body || end == BodyEnd::Known && body.pour(wire, at)
@@ -362,6 +386,7 @@ impl Connection<'_> {
     ) -> Result<bool, (bool, BodyEnd)> {
         let keeps = manner.keeps && !reply.closes && self.front.is_open();
         let mut client = self.client.lock();
+        let keeps = keeps && !client.expects();
         let end = client.put_head(reply, manner, keeps);
         if !keeps || end == BodyEnd::Close {
             client.close_after();
@@ -386,64 +411,91 @@ impl Connection<'_> {
         manner: Manner,
         is_short: bool,
         end: BodyEnd,
-    ) -> Result<bool, Option<Broken>> {
-        let mut is_over = is_short;
-        let sent =
-            poll_fn(|context| self.poll_sent(&mut reply.body, &mut is_over, end, manner, context));
-        let is_sent = sent.await;
+    ) -> Result<bool, Unsent> {
+        let mut outflow = Outflow {
+            body: &mut reply.body,
+            is_over: is_short,
+            end,
+            manner,
+            watch: RateWatch::taken(self.front.config.load().send_rate_min),
+        };
+        self.client.lock().watch_taking();
+        let sent = poll_fn(|context| self.poll_sent(&mut outflow, context)).await;
         let mut client = self.client.lock();
         client.answered(is_short.then_some(reply.at));
-        if !is_sent {
-            client.close();
-            return Err(reply.body.broken());
+        match sent {
+            Ok(()) => return Ok(client.goes_on()),
+            Err(Unsent::Slow) => client.reset(),
+            Err(_) => client.close(),
         }
-        Ok(client.goes_on())
+        sent.map(|()| false)
     }
 
     /// Send what is there; ready when that was all, or it cannot be sent.
     fn poll_sent(
         &self,
-        body: &mut Answer,
-        is_over: &mut bool,
-        end: BodyEnd,
-        manner: Manner,
+        outflow: &mut Outflow<'_>,
         context: &mut Context<'_>,
-    ) -> Poll<bool> {
+    ) -> Poll<Result<(), Unsent>> {
         loop {
-            // The client is not locked while the body is asked, which may ask it.
-            let mut is_whole = true;
-            while !*is_over && self.client.lock().wire().has_room() {
-                match body.poll_part(context) {
-                    Poll::Pending => break,
-                    Poll::Ready(Some(Ok(part))) => self.client.lock().put_part(part, end),
-                    Poll::Ready(Some(Err(_))) => (*is_over, is_whole) = (true, false),
-                    Poll::Ready(None) => {
-                        *is_over = true;
-                        let trailers = match manner.takes_trailers {
-                            true => body.take_trailers(),
-                            false => Vec::new(),
-                        };
-                        self.client.lock().put_end(end, &trailers);
-                    }
-                }
-            }
+            let is_whole = self.take_parts(outflow, context);
             let mut client = self.client.lock();
             if !is_whole {
                 // What was not whole must not seem so.
                 client.close_broken();
             }
             if client.wire().is_flushed() {
-                if *is_over {
-                    return Poll::Ready(!client.is_broken());
-                }
-                return client.poll_gone(context).map(|()| false);
+                outflow.watch.pause();
+                return match outflow.is_over {
+                    true if client.is_broken() => Poll::Ready(Err(outflow.unsent())),
+                    true => Poll::Ready(Ok(())),
+                    false => client.poll_gone(context).map(|()| Err(outflow.unsent())),
+                };
             }
             match client.poll_send(context) {
-                Poll::Ready(Ok(())) => (),
-                Poll::Ready(Err(_)) => return Poll::Ready(false),
-                Poll::Pending => return Poll::Pending,
+                Poll::Ready(Ok(len)) => outflow.watch.passed(len),
+                Poll::Ready(Err(_)) => return Poll::Ready(Err(outflow.unsent())),
+                Poll::Pending => {
+                    drop(client);
+                    if !outflow.is_over {
+                        outflow.body.keep(context);
+                    }
+                    return outflow.watch.poll_slow(context).map(|()| Err(Unsent::Slow));
+                }
             }
         }
+    }
+
+    /// Take what is there of an answer, as far as there is room for it; says whether it is
+    /// not broken off.
+    fn take_parts(&self, outflow: &mut Outflow<'_>, context: &mut Context<'_>) -> bool {
+        // The client is not locked while the body is asked, which may ask it.
+        while !outflow.is_over && self.client.lock().wire().has_room() {
+            match outflow.body.poll_part(context) {
+                Poll::Pending => break,
+                Poll::Ready(Some(Ok(part))) => self.client.lock().put_part(part, outflow.end),
+                Poll::Ready(Some(Err(_))) => {
+                    outflow.is_over = true;
+                    return false;
+                }
+                Poll::Ready(None) => {
+                    outflow.is_over = true;
+                    let trailers = match outflow.manner.takes_trailers {
+                        true => outflow.body.take_trailers(),
+                        false => Vec::new(),
+                    };
+                    self.client.lock().put_end(outflow.end, &trailers);
+                }
+            }
+        }
+        true
+    }
+}
+
+impl Outflow<'_> {
+    /// Why the client does not get the rest, if it is fast enough.
+    fn unsent(&self) -> Unsent {
+        self.body.broken().map_or(Unsent::Gone, Unsent::Cut)
     }
 }
 

@@ -11,6 +11,7 @@ use hyper::body::Bytes;
 use tokio::time::{Instant, Sleep};
 
 use super::headers;
+use super::rate_watch::UNSENT_MAX;
 use super::reply::HttpReply;
 use super::upstream_conn::{is_bare, put_chunk, put_last_chunk};
 use crate::http1::chunks::Chunks;
@@ -25,8 +26,10 @@ const LINGER: Duration = Duration::from_secs(1);
 /// Bytes of the next requests that are read while one is answered.
 const AHEAD_MAX: usize = 16 * 1024;
 /// What is left of a body that was not wanted is read up to here, so that the
-/// connection can go on.
-const SKIP_MAX: u64 = 64 * 1024;
+/// connection can go on,
+const SKIP_MAX: u64 = 1024 * 1024;
+/// if it comes within this.
+const SKIP_WITHIN: Duration = Duration::from_secs(2);
 
 /// How patient we are with a client.
 #[derive(Clone, Copy, Debug)]
@@ -45,6 +48,8 @@ pub(super) struct Client {
     head: Head,
     /// What is still to come of the body after it.
     rest: Rest,
+    /// How much of it was dropped.
+    skipped: u64,
     /// It waits to be told that it may send that.
     expects: bool,
     /// The answer to the request has begun.
@@ -52,6 +57,8 @@ pub(super) struct Client {
     closing: Closing,
     /// We have said our last.
     is_ended: bool,
+    /// The system tells how fast it takes what is sent.
+    is_watched: bool,
     /// When we began to wait for what we wait for.
     since: Option<Instant>,
     timer: Option<Pin<Box<Sleep>>>,
@@ -128,10 +135,12 @@ impl Client {
             patience,
             head: Head::default(),
             rest: Rest::Nothing,
+            skipped: 0,
             expects: false,
             is_answered: false,
             closing: Closing::Not,
             is_ended: false,
+            is_watched: false,
             since: None,
             timer: None,
             is_set: false,
@@ -153,6 +162,9 @@ impl Client {
 
     /// Wait for the head of a request.
     pub(super) fn poll_head(&mut self, is_open: bool, context: &mut Context<'_>) -> Poll<Came> {
+        if !matches!(self.rest, Rest::Nothing) && !ready!(self.poll_rest(context)) {
+            return Poll::Ready(Came::Over);
+        }
         loop {
             let is_idle = self.wire.unread().is_empty();
             if !is_idle {
@@ -202,10 +214,17 @@ impl Client {
             Framing::Length(len) => Rest::Length(len),
             Framing::Chunks => Rest::Chunks(Chunks::default()),
         };
-        self.expects = self.head.expects();
+        let has_body = !matches!(self.rest, Rest::Nothing);
+        self.expects = has_body && self.head.expects();
+        self.skipped = 0;
         self.head.reset();
         self.wire.consume(len);
-        !matches!(self.rest, Rest::Nothing)
+        has_body
+    }
+
+    /// It waits to be told that it may send its body.
+    pub(super) const fn expects(&self) -> bool {
+        self.expects
     }
 
     /// The next part of the body; none after its end.
@@ -347,11 +366,12 @@ impl Client {
     }
 
     /// Send what is written, and mind the time while nothing is taken.
-    pub(super) fn poll_send(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+    /// Says how many bytes were sent.
+    pub(super) fn poll_send(&mut self, context: &mut Context<'_>) -> Poll<io::Result<usize>> {
         match self.wire.poll_send(context) {
             Poll::Ready(sent) => {
                 self.since = None;
-                Poll::Ready(sent.map(|_| ()))
+                Poll::Ready(sent)
             }
             Poll::Pending => {
                 ready!(self.poll_patience(self.patience.idle, context));
@@ -365,25 +385,31 @@ impl Client {
         self.since = at.map(Instant::from_std);
     }
 
-    /// Whether another request can follow.
-    pub(super) fn goes_on(&mut self) -> bool {
-        self.closing == Closing::Not && self.skips_rest()
+    /// Whether another request can follow, behind what is left of a body.
+    pub(super) fn goes_on(&self) -> bool {
+        // A client that was never told to send its body may or may not do so.
+        self.closing == Closing::Not && !self.expects
     }
 
-    /// The rest of a body was not wanted: skip it if it is here already.
-    fn skips_rest(&mut self) -> bool {
-        let mut nobody = Context::from_waker(std::task::Waker::noop());
-        let mut left = SKIP_MAX;
+    /// Drop the rest of a body that was not wanted, as far as it is short and comes soon;
+    /// says whether it did.
+    fn poll_rest(&mut self, context: &mut Context<'_>) -> Poll<bool> {
         while !matches!(self.rest, Rest::Nothing) {
-            match self.wire.poll_part(&mut self.rest, &mut nobody) {
-                Poll::Ready(Ok(Some(part))) if part.len() as u64 <= left => {
-                    left -= part.len() as u64;
+            match self.wire.poll_part(&mut self.rest, context) {
+                Poll::Ready(Ok(Some(part))) => {
+                    let len = part.len() as u64;
+                    match self.skipped.checked_add(len).filter(|all| *all <= SKIP_MAX) {
+                        Some(skipped) => self.skipped = skipped,
+                        None => return Poll::Ready(false),
+                    }
                 }
                 Poll::Ready(Ok(None)) => (),
-                _ => return false,
+                Poll::Ready(Err(_)) => return Poll::Ready(false),
+                Poll::Pending => return self.poll_patience(SKIP_WITHIN, context).map(|()| false),
             }
         }
-        true
+        self.since = None;
+        Poll::Ready(true)
     }
 
     /// No other request follows.
@@ -403,6 +429,20 @@ impl Client {
     /// Nothing can be sent any more.
     pub(super) fn close(&mut self) {
         self.closing = Closing::Now;
+    }
+
+    /// It may not take at once what is sent from now on: what it takes is to be seen.
+    pub(super) fn watch_taking(&mut self) {
+        if !self.is_watched {
+            self.is_watched = true;
+            self.wire.stream().limit_unsent(UNSENT_MAX);
+        }
+    }
+
+    /// Nothing more is sent to it, not even what was written.
+    pub(super) fn reset(&mut self) {
+        self.wire.stream().reset_at_end();
+        self.close();
     }
 
     /// Say that we have said our last. A client that is still sending would not

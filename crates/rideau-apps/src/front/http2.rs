@@ -22,8 +22,9 @@ use self::control_frames::{ControlFrames, TooMany};
 use self::sending::Sending;
 use super::Front;
 use super::conn::ClientConn;
-use super::forward::{Sent, Start, Visit};
+use super::forward::{GoOn, Sent, Start, Visit};
 use super::guest::Guest;
+use super::rate_watch::{RateWatch, UNSENT_MAX};
 use super::refusals::No;
 use super::reply::{HttpReply, read};
 use super::request::{Begun, Heard};
@@ -64,6 +65,7 @@ pub(super) async fn serve(mut guest: Guest, conn: ClientConn, stream: Stream) {
     let conn = Arc::new(conn);
     let patience = guest.patience();
     let client = Arc::clone(&conn);
+    stream.limit_unsent(UNSENT_MAX);
     let stream = IoTimeout::both(stream, patience.idle, move || client.is_busy());
     let (stream, too_many) = ControlFrames::new(stream);
     let front = Arc::clone(&guest.front);
@@ -146,7 +148,15 @@ async fn answer(
     let response = Response::from_parts(response, ());
     match respond.into_inner().send_response(response, is_short) {
         Ok(_) if is_short => stay.is_over = true,
-        Ok(stream) => Sending { stream, body }.run(&mut stay).await,
+        Ok(stream) => {
+            let watch = RateWatch::taken(front.config.load().send_rate_min);
+            let sending = Sending {
+                stream,
+                body,
+                watch,
+            };
+            sending.run(&mut stay).await;
+        }
         Err(error) => tracing::debug!("an answer cannot be sent: {error}"),
     }
 }
@@ -230,18 +240,16 @@ impl Stay {
             is_shared: true,
         };
         let begun = self.begun.insert(front.begin(&self.conn, &heard));
+        let expects = |value: &[u8]| value.eq_ignore_ascii_case(b"100-continue");
+        let expects = fields.get("expect").is_some_and(expects);
+        let go_on = || tell(respond, StatusCode::CONTINUE, b"");
         let sent = (!incoming.is_end_stream()).then_some(Sent {
             source: Source::Http2(incoming),
             len,
             is_checked: false,
+            expects,
+            go_on: expects.then_some(&go_on as &GoOn<'_>),
         });
-        let expects = |value: &[u8]| value.eq_ignore_ascii_case(b"100-continue");
-        if sent.is_some()
-            && begun.proxy_request.is_ok()
-            && fields.get("expect").is_some_and(expects)
-        {
-            tell(respond, StatusCode::CONTINUE, b"");
-        }
         let early = |fields: &[u8]| tell(respond, StatusCode::EARLY_HINTS, fields);
         let visit = Visit {
             front,

@@ -24,6 +24,9 @@ use crate::apps::Refused;
 use crate::http1::date;
 use crate::http1::head::Trouble;
 
+/// Bodies that were kept have gone to their apps by then, some of them.
+const FULL_FOR: Duration = Duration::from_secs(5);
+
 /// Why a request gets no answer from an app.
 #[derive(Debug)]
 pub(super) enum No {
@@ -35,6 +38,10 @@ pub(super) enum No {
     HeaderTimeout,
     /// Its body is too large.
     BodyTooLarge,
+    /// Its body comes too slowly.
+    BodyTimeout,
+    /// There is no room to keep its body until it is whole.
+    BuffersFull,
     /// It wants a tunnel, or its own words back.
     Method,
     /// Its host has another certificate than its connection.
@@ -78,6 +85,8 @@ impl From<Unread> for No {
     fn from(unread: Unread) -> Self {
         match unread {
             Unread::TooLarge => Self::BodyTooLarge,
+            Unread::TooSlow => Self::BodyTimeout,
+            Unread::NoRoom => Self::BuffersFull,
             Unread::Broken => Self::Bad("its body makes no sense, or was broken off"),
         }
     }
@@ -88,12 +97,12 @@ impl No {
         match self {
             Self::Bad(_) => StatusCode::BAD_REQUEST,
             Self::HeaderTooLarge => StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
-            Self::HeaderTimeout => StatusCode::REQUEST_TIMEOUT,
+            Self::HeaderTimeout | Self::BodyTimeout => StatusCode::REQUEST_TIMEOUT,
             Self::BodyTooLarge => StatusCode::PAYLOAD_TOO_LARGE,
             Self::Method => StatusCode::METHOD_NOT_ALLOWED,
             Self::Misdirected => StatusCode::MISDIRECTED_REQUEST,
             Self::UnknownApp => StatusCode::NOT_FOUND,
-            Self::Refused(_) => StatusCode::SERVICE_UNAVAILABLE,
+            Self::Refused(_) | Self::BuffersFull => StatusCode::SERVICE_UNAVAILABLE,
             Self::Unreachable | Self::Closed | Self::BadAnswer => StatusCode::BAD_GATEWAY,
             Self::RequestTimeout => StatusCode::GATEWAY_TIMEOUT,
             Self::Panicked(_) => StatusCode::INTERNAL_SERVER_ERROR,
@@ -107,6 +116,8 @@ impl No {
             Self::HeaderTooLarge => "header_too_large",
             Self::HeaderTimeout => "header_timeout",
             Self::BodyTooLarge => "body_too_large",
+            Self::BodyTimeout => "body_timeout",
+            Self::BuffersFull => "buffers_full",
             Self::Method => "method_not_allowed",
             Self::Misdirected => "misdirected",
             Self::UnknownApp => "no_such_app",
@@ -126,6 +137,8 @@ impl No {
             Self::HeaderTooLarge => "The request has a head that is too large.",
             Self::HeaderTimeout => "The request took too long to come.",
             Self::BodyTooLarge => "The request has a body that is too large.",
+            Self::BodyTimeout => "The body of the request comes too slowly.",
+            Self::BuffersFull => "Too much is being sent already. Please try again soon.",
             Self::Method => "CONNECT and TRACE are not served here.",
             Self::Misdirected => "This host needs a connection of its own.",
             Self::UnknownApp => "There is no application here.",
@@ -146,6 +159,7 @@ impl No {
     fn retry_after(&self) -> Option<Duration> {
         match self {
             Self::Refused(refused) => Some(refused.refusal.retry_after),
+            Self::BuffersFull => Some(FULL_FOR),
             _ => None,
         }
     }
@@ -192,6 +206,8 @@ impl No {
                 | Self::HeaderTooLarge
                 | Self::HeaderTimeout
                 | Self::BodyTooLarge
+                | Self::BodyTimeout
+                | Self::BuffersFull
                 | Self::Panicked(_)
         )
     }
@@ -361,6 +377,8 @@ mod tests {
             (No::HeaderTooLarge, 431, "header_too_large"),
             (No::HeaderTimeout, 408, "header_timeout"),
             (No::BodyTooLarge, 413, "body_too_large"),
+            (No::BodyTimeout, 408, "body_timeout"),
+            (No::BuffersFull, 503, "buffers_full"),
             (No::Method, 405, "method_not_allowed"),
             (No::Misdirected, 421, "misdirected"),
             (No::UnknownApp, 404, "no_such_app"),
@@ -382,7 +400,7 @@ mod tests {
             let after = answer.headers().get("retry-after");
             assert_eq!(after.is_some(), status == 503, "{word}");
             if let Some(after) = after {
-                assert_eq!(after, "2");
+                assert_eq!(after, if word == "buffers_full" { "5" } else { "2" });
             }
         }
     }

@@ -1,10 +1,11 @@
 //! What a request wants, and from which app.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use hyper::Method;
-use rideau_config::AppConfig;
+use rideau_config::{AppConfig, Network};
 use rideau_core::apps::ProcessId;
 
 use super::Front;
@@ -266,6 +267,34 @@ impl ProxyRequest {
     /// Its head, if no body follows.
     fn head(&self) -> &[u8] {
         &self.written[..self.head_len]
+    }
+
+    /// What a field of it says, as a process is told it.
+    fn field(&self, name: &str) -> Option<&[u8]> {
+        self.head().split(|byte| *byte == b'\n').find_map(|line| {
+            let colon = memchr::memchr(b':', line)?;
+            is(&line[..colon], name).then(|| line[colon + 1..].trim_ascii())
+        })
+    }
+
+    /// It is a call whose sides may speak at the same time.
+    pub(super) fn is_grpc(&self) -> bool {
+        let kind = self.field("content-type");
+        kind.is_some_and(headers::is_grpc)
+    }
+
+    /// The address whose share of what all clients have it takes: that of the peer, or the
+    /// last one that a peer speaks for which is believed.
+    pub(super) fn client(&self, trust: &[Network], conn: &ClientConn) -> IpAddr {
+        let peer = conn.peer.ip();
+        if !conn.is_trusted {
+            return peer;
+        }
+        let whom = self.field("x-forwarded-for").unwrap_or_default();
+        let known = str::from_utf8(whom).unwrap_or_default().rsplit(',');
+        let mut known = known.map_while(|address| address.trim().parse().ok());
+        let is_client = |address: &IpAddr| !trust.iter().any(|network| network.has(*address));
+        known.find(is_client).unwrap_or(peer)
     }
 
     /// What for, without its query.

@@ -2,19 +2,21 @@
 //!
 //! It is a stream that is pulled: a process that cannot take more is not given more.
 
+mod inflow;
+mod passing;
 mod read;
 
 use std::io;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, Ordering};
 use std::task::{Context, Poll};
 
 use h2::RecvStream;
 use hyper::body::Bytes;
 
-pub(super) use self::read::{Unread, peek, read};
+pub(super) use self::inflow::{Inflow, Unread};
+pub(super) use self::passing::{Fate, Passing};
+pub(super) use self::read::{peek, read};
+use super::body_buffer::{BodyBuffer, WholeBody};
 use super::broken::{Broken, Part};
-use super::spool::Spool;
 
 /// What a client sends over HTTP/1, part by part.
 pub(super) trait Incoming: Send {
@@ -33,11 +35,11 @@ pub(super) enum Upload {
     /// Nothing.
     Empty,
     /// All of it, which can be sent again.
-    Whole(Bytes),
+    Whole(WholeBody),
     /// All of it, in a file as far as it is long.
-    Spooled(Spool),
+    Buffered(Box<BodyBuffer>),
     /// As it comes.
-    Passing(Passing),
+    Passing(Box<Passing>),
 }
 
 /// How long an upload is, as a process is told it.
@@ -49,33 +51,14 @@ pub(super) enum Extent {
     Unknown,
 }
 
-/// What a client sends while it is sent on.
-pub(super) struct Passing {
-    source: Source,
-    /// What was read to see that it is sound.
-    first: Option<Bytes>,
-    /// As many bytes as it says that it has.
-    len: Option<u64>,
-    /// How many bytes may still come.
-    left: u64,
-    fate: Fate,
-}
-
-/// What became of a body that was passed on, for the task that waits for the answer.
-#[derive(Clone)]
-pub(super) struct Fate(Arc<AtomicU8>);
-
 impl Source {
-    fn poll_part(&mut self, context: &mut Context<'_>) -> Poll<Part> {
+    fn poll_part(&mut self, context: &mut Context<'_>) -> Poll<io::Result<Option<Bytes>>> {
         match self {
-            Self::Http1(body) => body.poll_part(context).map(|part| {
-                let part = part.map_err(|_| Broken("the client broke it off"));
-                part.transpose()
-            }),
+            Self::Http1(body) => body.poll_part(context),
             // What it says at its end is left out.
             Self::Http2(incoming) => incoming.poll_data(context).map(|part| {
-                let part = part?.map_err(|_| Broken("the client broke it off"));
-                Some(part.inspect(|part| {
+                let part = part.transpose().map_err(io::Error::other)?;
+                Ok(part.inspect(|part| {
                     // It may send as much again.
                     let _ = incoming.flow_control().release_capacity(part.len());
                 }))
@@ -94,8 +77,8 @@ impl Upload {
     pub(super) fn again(&self) -> Option<Self> {
         match self {
             Self::Empty => Some(Self::Empty),
-            Self::Whole(bytes) => Some(Self::Whole(bytes.clone())),
-            Self::Spooled(_) | Self::Passing(_) => None,
+            Self::Whole(whole) => Some(Self::Whole(whole.clone())),
+            Self::Buffered(_) | Self::Passing(_) => None,
         }
     }
 
@@ -107,8 +90,8 @@ impl Upload {
     pub(super) fn extent(&self) -> Extent {
         match self {
             Self::Empty => Extent::Nothing,
-            Self::Whole(bytes) => Extent::Length(bytes.len() as u64),
-            Self::Spooled(spool) => Extent::Length(spool.len()),
+            Self::Whole(whole) => Extent::Length(whole.bytes.len() as u64),
+            Self::Buffered(buffer) => Extent::Length(buffer.len()),
             Self::Passing(passing) => passing.len.map_or(Extent::Unknown, Extent::Length),
         }
     }
@@ -116,76 +99,16 @@ impl Upload {
     pub(super) fn poll_part(&mut self, context: &mut Context<'_>) -> Poll<Part> {
         match self {
             Self::Empty => Poll::Ready(None),
-            Self::Whole(bytes) => {
-                let bytes = std::mem::take(bytes);
+            Self::Whole(whole) => {
+                let bytes = std::mem::take(&mut whole.bytes);
                 *self = Self::Empty;
                 Poll::Ready((!bytes.is_empty()).then_some(Ok(bytes)))
             }
-            Self::Spooled(spool) => {
-                let part = spool.pop().map_err(|_| Broken("its file cannot be read"));
-                Poll::Ready(part.transpose())
-            }
+            Self::Buffered(buffer) => buffer.poll_pop(context).map(|part| {
+                let part = part.map_err(|_| Broken("its file cannot be read"));
+                part.transpose()
+            }),
             Self::Passing(passing) => passing.poll_part(context),
         }
-    }
-}
-
-impl Passing {
-    fn poll_part(&mut self, context: &mut Context<'_>) -> Poll<Part> {
-        if let Some(first) = self.first.take() {
-            return Poll::Ready(Some(Ok(first)));
-        }
-        let Poll::Ready(part) = self.source.poll_part(context) else {
-            self.fate.set(Fate::AWAITED);
-            return Poll::Pending;
-        };
-        self.fate.set(Fate::GOOD);
-        match part {
-            None => Poll::Ready(None),
-            Some(Ok(part)) => match self.left.checked_sub(part.len() as u64) {
-                Some(left) => {
-                    self.left = left;
-                    Poll::Ready(Some(Ok(part)))
-                }
-                None => self.fate.seal(Fate::LONG, "it is too long"),
-            },
-            Some(Err(_)) => self.fate.seal(Fate::BROKEN, "the client broke it off"),
-        }
-    }
-}
-
-impl Fate {
-    const GOOD: u8 = 0;
-    const LONG: u8 = 1;
-    const BROKEN: u8 = 2;
-    /// Nothing is wrong, but the client takes its time.
-    const AWAITED: u8 = 3;
-
-    fn new() -> Self {
-        Self(Arc::new(AtomicU8::new(Self::GOOD)))
-    }
-
-    fn set(&self, fate: u8) {
-        self.0.store(fate, Ordering::Relaxed);
-    }
-
-    fn seal(&self, fate: u8, why: &'static str) -> Poll<Part> {
-        self.set(fate);
-        Poll::Ready(Some(Err(Broken(why))))
-    }
-
-    /// More of it is to come, and the client takes its time.
-    pub(super) fn is_awaited(&self) -> bool {
-        self.0.load(Ordering::Relaxed) == Self::AWAITED
-    }
-
-    /// It was longer than it may be.
-    pub(super) fn was_too_long(&self) -> bool {
-        self.0.load(Ordering::Relaxed) == Self::LONG
-    }
-
-    /// The client broke it off, or it made no sense.
-    pub(super) fn was_broken(&self) -> bool {
-        self.0.load(Ordering::Relaxed) == Self::BROKEN
     }
 }

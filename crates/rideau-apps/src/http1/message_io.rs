@@ -59,6 +59,11 @@ impl MessageIo {
         }
     }
 
+    /// The connection itself.
+    pub(crate) fn stream(&self) -> &Stream {
+        &self.stream
+    }
+
     /// What came and was not looked at.
     pub(crate) fn unread(&self) -> &[u8] {
         &self.held[self.at..]

@@ -4,10 +4,12 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::pin::Pin;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use rideau_process::Address;
 use rustix::buffer::spare_capacity;
 use rustix::net::{RecvFlags, SendFlags, recv, send};
+use socket2::SockRef;
 use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
 use tokio_rustls::server::TlsStream;
@@ -87,6 +89,29 @@ impl Stream {
         self.when(Interest::WRITABLE, |socket| {
             Ok(send(socket, bytes, SendFlags::NOSIGNAL)?)
         })
+    }
+
+    /// Have the system keep no more than this of what was written and could not be sent yet,
+    /// so that what it takes says how fast the peer takes it.
+    pub(crate) fn limit_unsent(&self, bytes: u32) {
+        if let Some(socket) = self.socket() {
+            let _ = socket.set_tcp_notsent_lowat(bytes);
+        }
+    }
+
+    /// When it is dropped, what was not sent is forgotten, and the peer is told so.
+    pub(crate) fn reset_at_end(&self) {
+        if let Some(socket) = self.socket() {
+            let _ = socket.set_linger(Some(Duration::ZERO));
+        }
+    }
+
+    fn socket(&self) -> Option<SockRef<'_>> {
+        match self {
+            Self::Tcp(stream) => Some(SockRef::from(stream)),
+            Self::Tls(stream) => Some(SockRef::from(stream.get_ref().0)),
+            Self::Unix(_) => None,
+        }
     }
 
     /// Something that was written is still here, and goes when it is flushed.

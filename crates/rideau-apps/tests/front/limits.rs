@@ -215,7 +215,8 @@ async fn a_client_that_stops_in_the_middle_of_its_body_is_told_so() {
         let mut client = stage.client().await;
         let half = "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\nhalf";
         let answer = client.ask(half).await;
-        assert_eq!(answer.status(), 400);
+        assert_eq!(answer.status(), 408);
+        assert_eq!(answer.field("x-rideau-error"), "body_timeout");
         assert_eq!(answer.field("connection"), "close");
         stage.quiet().await;
         stage.end().await;

@@ -136,7 +136,9 @@ async fn a_read_passes_over_all_processes_that_have_died_at_once() {
 #[tokio::test]
 async fn a_write_that_a_process_died_of_is_not_sent_again() {
     within(async {
-        let stage = staged(app()).await;
+        let mut config = app();
+        config.http.buffers_requests = false;
+        let stage = staged(config).await;
         let mut client = stage.client().await;
         let pid = client.ask(get("/pid")).await.text();
         client

@@ -172,15 +172,6 @@ text_kinds! {
     /// A path that can be asked for.
     pub(super) UrlPath: String, Form::Text, |text, _| hosts::path(text), |path| path.clone();
 
-    /// A path from the root on.
-    pub(super) FullPath: PathBuf, Form::Path, |text, key| match text.starts_with('/') {
-        true => Ok(text.into()),
-        false => Err((
-            format!("{text:?} is no full path"),
-            format!("write it from the root on, such as {}", key.sample),
-        )),
-    }, |path| path.display().to_string();
-
     /// A folder below another.
     pub(super) Below: PathBuf, Form::Path, |text, _| match text {
         "" => Err((

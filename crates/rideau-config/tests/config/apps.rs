@@ -58,8 +58,9 @@ fn an_app_is_read_with_all_that_it_says() {
     let http = &shop.http;
     assert_eq!(http.request_timeout, Some(Duration::from_secs(60)));
     assert_eq!(http.body_max, 10 << 20);
-    assert_eq!(http.buffers_requests, Some(true));
-    assert_eq!(http.buffers_responses, None);
+    assert!(!http.buffers_requests);
+    assert!(!http.buffers_responses);
+    assert_eq!(http.buffer_response_max, 3 << 20);
     assert_eq!(http.sticky.as_deref(), Some("route"));
     assert_eq!(http.stream_grace, Duration::ZERO);
     assert!(!http.retries && http.tells_timing);
@@ -83,6 +84,12 @@ fn the_front_is_read_with_all_that_it_says() {
     assert!(!trusted("11.0.0.1") && !trusted("::2") && !trusted("192.169.0.1"));
     let shown: Vec<_> = front.trust.iter().map(ToString::to_string).collect();
     assert_eq!(shown, ["10.0.0.0/8", "::1", "192.168.0.0/16"]);
+    assert_eq!(front.buffer_dir, Some(PathBuf::from("/srv/bodies")));
+    assert_eq!((front.buffer_memory, front.buffer_disk), (1 << 20, 0));
+    assert_eq!(front.body_rate_min, Some(2048));
+    assert_eq!(front.send_rate_min, None);
+    let unbound = read("[front]\nbody_rate_min = \"none\"\n").front;
+    assert_eq!(unbound.body_rate_min, None);
 }
 
 #[test]
@@ -268,6 +275,7 @@ fn the_defaults_of_apps_in_the_reference_are_the_defaults() {
             ..shown.front.limits
         },
         trust: Vec::new(),
+        buffer_dir: None,
         ..shown.front
     };
     assert_eq!(front, Config::default().front);
@@ -342,6 +350,11 @@ headroom = 0
 starts_max = 3
 evict_for = "count"
 starve_min = "9s"
+buffer_dir = "/srv/bodies"
+buffer_memory = "1MiB"
+buffer_disk = "0B"
+body_rate_min = "2KiB/s"
+send_rate_min = "none"
 trust = ["10.0.0.0/8", "::1", "::ffff:192.168.0.0/112"]
 error_pages = "detailed"
 header_max = "8KiB"
@@ -392,8 +405,9 @@ request_timeout = "60s"
 timeouts_max = 9
 timeouts_window = "7s"
 body_max = "10MiB"
-buffer_requests = true
-buffer_responses = "auto"
+buffer_requests = false
+buffer_responses = false
+buffer_response_max = "3MiB"
 keep_alive = "0s"
 retry = false
 sticky = { cookie = "route", wait = "2s" }

@@ -3,13 +3,15 @@
 use std::time::Duration;
 
 use crate::ledger::Reply;
+use crate::queue::Overflow;
+use crate::refusal::{Reason, Refusal};
 use crate::time::{Brief, Instant};
 use crate::waiting::Account;
 
-use super::Apps;
 use super::effect::{AppId, ProcessId};
 use super::process::Process;
 use super::stats::{AppStats, Deploy, ProcessStats, Stats};
+use super::{Apps, Mode, come_back};
 
 /// The words in which apps speak of themselves.
 const ACCOUNT: Account<'static> = Account {
@@ -79,6 +81,38 @@ impl<R: Reply> Apps<R> {
     pub fn is_failing(&self, app: AppId) -> bool {
         let app = self.apps.get(app.0 as usize);
         app.is_some_and(|app| app.as_ref().is_some_and(|app| app.failures.is_failing()))
+    }
+
+    /// Why an ask would be refused at once if it came now, and nothing is counted; none if
+    /// it would be granted, or would wait.
+    pub fn would_refuse(&self, app: AppId, now: Instant) -> Option<Refusal> {
+        let Some(Some(app)) = self.apps.get(app.0 as usize) else {
+            return Some(Refusal {
+                reason: Reason::Closed,
+                waited: Duration::ZERO,
+                len: 0,
+                retry_after: Duration::ZERO,
+            });
+        };
+        let refusal = |reason| Some(app.waiting.queue().refusal(reason, now, now));
+        if self.mode != Mode::Running || app.is_removed {
+            return refusal(Reason::Closed);
+        }
+        if app.waiting.len() == 0 && !app.places.is_empty() {
+            return None;
+        }
+        let may_come = app.counts.ready + app.counts.starting > 0;
+        if !may_come && !app.failures.may_start(now) {
+            let refusal = refusal(Reason::Starting)?;
+            return Some(come_back(refusal, app.failures.wait(now)));
+        }
+        let queue = &app.options.queue;
+        let most = queue.max.map_or(usize::MAX, |max| max as usize);
+        let goes_itself = queue.overflow == Overflow::Newest && queue.fair.is_none();
+        match goes_itself && app.waiting.len() >= most {
+            true => refusal(Reason::Full),
+            false => None,
+        }
     }
 
     /// A request had an answer from a process that is there.

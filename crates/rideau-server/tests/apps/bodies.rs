@@ -79,7 +79,12 @@ fn an_upload_in_a_crawl_takes_no_process_and_no_memory() {
         let head = format!("POST /sink HTTP/1.1\r\nContent-Length: {length}\r\n");
         let mut stream = connect(&house, &head);
         let piece = vec![b'x'; PIECE];
-        for _ in 0..length / PIECE {
+        // What comes fast from the beginning would be passed on.
+        for part in piece.chunks(PIECE / 16) {
+            stream.write_all(part).unwrap();
+            thread::sleep(REST);
+        }
+        for _ in 1..length / PIECE {
             stream.write_all(&piece).unwrap();
             thread::sleep(REST);
         }
@@ -88,6 +93,56 @@ fn an_upload_in_a_crawl_takes_no_process_and_no_memory() {
         assert!(said.starts_with("HTTP/1.1 200"), "{said}");
         assert!(said.ends_with(&format!("\r\n\r\n{length}")), "{said}");
     });
+    house.end();
+}
+
+#[test]
+fn a_long_upload_that_comes_fast_arrives_whole() {
+    let folder = folder();
+    let house = Harness::new(&folder, &narrow());
+    let count = mebibytes();
+    let before = house.memory();
+    house.forget_peak();
+    let length = count * MIB;
+    let head = format!("POST /sink HTTP/1.1\r\nContent-Length: {length}\r\n");
+    let mut stream = connect(&house, &head);
+    let piece = vec![b'x'; PIECE];
+    for _ in 0..count {
+        stream.write_all(&piece).unwrap();
+    }
+    let mut said = String::new();
+    stream.read_to_string(&mut said).unwrap();
+    assert!(said.ends_with(&format!("\r\n\r\n{length}")), "{said}");
+    let peak = house.peak_memory();
+    assert!(peak < before + GROWTH_MAX, "{before} KiB became {peak} KiB");
+    house.end();
+}
+
+#[test]
+fn a_crowd_that_sends_a_byte_now_and_then_disturbs_no_other() {
+    let folder = folder();
+    let house = Harness::new(
+        &folder,
+        "[app.shop]\nexec = APP\nconcurrency = 2\nmax = 1\n",
+    );
+    assert_eq!(house.get("/").status, 200);
+    let head = "POST /sink HTTP/1.1\r\nContent-Length: 1000\r\n";
+    let mut crowd: Vec<_> = (0..120).map(|_| connect(&house, head)).collect();
+    for _ in 0..20 {
+        crowd
+            .iter_mut()
+            .for_each(|client| client.write_all(b"x").unwrap());
+        assert_eq!(house.get("/").status, 200);
+    }
+    let requests = house.cli(&["--json", "status", "requests"]);
+    let requests: serde_json::Value = serde_json::from_str(&requests).unwrap();
+    assert_eq!(requests.as_array().map(Vec::len), Some(0), "{requests}");
+    for client in &mut crowd {
+        client.write_all(&[b'x'; 980]).unwrap();
+        let mut said = String::new();
+        client.read_to_string(&mut said).unwrap();
+        assert!(said.ends_with("\r\n\r\n1000"), "{said}");
+    }
     house.end();
 }
 

@@ -189,6 +189,11 @@ fn an_answer_loses_what_was_for_us() {
     assert_eq!(noted, expected, "chunks count");
     let is_live = |name, value| answered(&[(name, value)]).is_some_and(|(_, it)| it.is_live);
     assert!(is_live("content-type", "Text/Event-Stream; charset=utf-8"));
+    assert!(is_live("content-type", "application/grpc+proto"));
+    assert!(is_live(
+        "content-type",
+        "multipart/x-mixed-replace; boundary=a"
+    ));
     assert!(is_live("x-accel-buffering", "NO"));
     assert!(!is_live("content-type", "text/plain"));
 }

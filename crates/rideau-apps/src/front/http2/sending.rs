@@ -9,12 +9,24 @@ use hyper::body::Bytes;
 use super::Stay;
 use crate::front::body::Answer;
 use crate::front::broken::Broken;
+use crate::front::rate_watch::RateWatch;
 use crate::front::reply::read;
+
+/// Bytes that are sent before the client is looked at again.
+const STEP: usize = 16 << 10;
 
 /// A body that is being sent.
 pub(super) struct Sending {
     pub(super) stream: SendStream<Bytes>,
     pub(super) body: Answer,
+    pub(super) watch: RateWatch,
+}
+
+/// Why not all of it is sent.
+enum Unsent {
+    /// The client takes it too slowly.
+    Slow,
+    Broken(h2::Error),
 }
 
 /// What comes next of a body.
@@ -32,7 +44,7 @@ impl Sending {
         loop {
             let sent = match poll_fn(|context| self.poll_next(context)).await {
                 Next::Part(part) => self.send(part).await,
-                Next::End => self.end().map(|()| true),
+                Next::End => self.end().map(|()| true).map_err(Unsent::Broken),
                 Next::Broken(broken) => {
                     stay.is_over = true;
                     if let Some(begun) = &stay.begun {
@@ -49,7 +61,16 @@ impl Sending {
                     stay.is_over = true;
                     return;
                 }
-                Err(error) => return tracing::debug!("an answer cannot be sent: {error}"),
+                Err(Unsent::Slow) => {
+                    stay.is_over = true;
+                    if let Some(begun) = &stay.begun {
+                        begun.is_slow(&stay.conn);
+                    }
+                    return self.stream.send_reset(Reason::CANCEL);
+                }
+                Err(Unsent::Broken(error)) => {
+                    return tracing::debug!("an answer cannot be sent: {error}");
+                }
             }
         }
     }
@@ -67,24 +88,37 @@ impl Sending {
 
     /// Send a part when the client has room for some of it; says whether it was
     /// the last.
-    async fn send(&mut self, part: Bytes) -> Result<bool, h2::Error> {
-        if !part.is_empty() {
-            // As much as nothing is claimed while others may have something to
-            // send: what is sent counts by itself.
-            self.stream.reserve_capacity(1);
-            poll_fn(|context| self.poll_room(context)).await?;
+    async fn send(&mut self, mut part: Bytes) -> Result<bool, Unsent> {
+        loop {
+            if !part.is_empty() {
+                // As much as nothing is claimed while others may have something to
+                // send: what is sent counts by itself.
+                self.stream.reserve_capacity(1);
+                poll_fn(|context| self.poll_room(context)).await?;
+            }
+            let step = part.split_to(part.len().min(STEP));
+            self.watch.passed(step.len());
+            let is_last = part.is_empty() && self.body.is_over();
+            let sent = self.stream.send_data(step, is_last);
+            sent.map_err(Unsent::Broken)?;
+            if part.is_empty() {
+                return Ok(is_last);
+            }
         }
-        let is_last = self.body.is_over();
-        self.stream.send_data(part, is_last)?;
-        Ok(is_last)
     }
 
     /// Ready when something can be sent.
-    fn poll_room(&mut self, context: &mut Context<'_>) -> Poll<Result<(), h2::Error>> {
+    fn poll_room(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Unsent>> {
         while self.stream.capacity() == 0 {
-            match ready!(self.stream.poll_capacity(context)) {
-                Some(room) => drop(room?),
-                None => return Poll::Ready(Err(Reason::CANCEL.into())),
+            match self.stream.poll_capacity(context) {
+                Poll::Ready(Some(room)) => drop(room.map_err(Unsent::Broken)?),
+                Poll::Ready(None) => {
+                    return Poll::Ready(Err(Unsent::Broken(Reason::CANCEL.into())));
+                }
+                Poll::Pending => {
+                    self.body.keep(context);
+                    return self.watch.poll_slow(context).map(|()| Err(Unsent::Slow));
+                }
             }
         }
         Poll::Ready(Ok(()))

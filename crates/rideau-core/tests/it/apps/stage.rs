@@ -15,7 +15,7 @@ use rideau_core::apps::{
     Restart, Session, SessionId, State,
 };
 use rideau_core::queue::{AskOptions, Order, Shedding};
-use rideau_core::{Instant, Machine, Reply, Ticket};
+use rideau_core::{Instant, Machine, Reason, Reply, Ticket};
 
 use crate::script::{self, Stage, in_millis, instant, millis, options};
 
@@ -87,7 +87,9 @@ impl House {
         };
         let reply = Name(name.into(), Rc::clone(&self.dead));
         let mut effects = Vec::new();
+        let told = self.apps.would_refuse(app, now).map(|it| it.reason);
         let came = self.apps.ask(app, &ask, || reply, now, &mut effects);
+        self.check_told(told, &ask, &came);
         let mut outcomes = match came {
             Came::Granted(session) => vec![self.gets(name, session)],
             Came::Refused(refusal) => vec![format!("{name} refused {}", refusal.reason.word())],
@@ -98,6 +100,23 @@ impl House {
         };
         outcomes.extend(self.say(effects));
         outcomes
+    }
+
+    /// What an ask is told before it is made is what it then gets.
+    fn check_told(&self, told: Option<Reason>, ask: &Ask, came: &Came) {
+        let refused = match came {
+            Came::Refused(refusal) if ask.terms.wait => Some(refusal.reason),
+            Came::Refused(_) => return,
+            Came::Granted(_) | Came::Waits(_) => None,
+        };
+        // The law of a queue may refuse what there is room for.
+        let is_plain = matches!(
+            refused,
+            None | Some(Reason::Full | Reason::Starting | Reason::Closed)
+        );
+        if is_plain {
+            assert_eq!(told, refused);
+        }
     }
 
     fn gets(&mut self, name: &str, session: Session) -> String {
