@@ -23,6 +23,7 @@ impl Process {
         let mut child = command(env::current_exe().unwrap())
             .args(["--exact", test, "--nocapture", "--test-threads=1"])
             .envs(settings.into_iter().map(|(name, value)| (name, value)))
+            .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
             .start();
