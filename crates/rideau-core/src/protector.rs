@@ -144,54 +144,57 @@ mod tests {
 
     #[test]
     fn a_full_door_and_a_closed_door_let_the_least_pass() {
-        let mut door = Admission::new(Row {
+        let mut admission = Admission::new(Row {
             min: 1,
             max: Some(2),
             ..OPEN
         });
-        assert_eq!(door.come(Side::Ask, 0), Ok(()));
-        assert_eq!(door.come(Side::Ask, 0), Ok(()));
-        assert_eq!(door.come(Side::Ask, 0), Err(Refusal::Full));
+        assert_eq!(admission.come(Side::Ask, 0), Ok(()));
+        assert_eq!(admission.come(Side::Ask, 0), Ok(()));
+        assert_eq!(admission.come(Side::Ask, 0), Err(Refusal::Full));
 
         let (p_ask, p_offer) = (Chance::ALWAYS, Chance::ALWAYS);
-        let mut door = Admission::new(Row {
+        let mut admission = Admission::new(Row {
             p_ask,
             p_offer,
-            ..door.row
+            ..admission.row
         });
-        assert_eq!(door.come(Side::Ask, u64::MAX), Ok(()));
-        assert_eq!(door.come(Side::Ask, u64::MAX), Err(Refusal::Closed));
-        assert_eq!(door.come(Side::Offer, u64::MAX), Err(Refusal::Closed));
+        assert_eq!(admission.come(Side::Ask, u64::MAX), Ok(()));
+        assert_eq!(admission.come(Side::Ask, u64::MAX), Err(Refusal::Closed));
+        assert_eq!(admission.come(Side::Offer, u64::MAX), Err(Refusal::Closed));
     }
 
     /// To the 7 on their way come two of three more: 9. sbroker counted the
     /// refused one as well, and had 10.
     #[test]
     fn refused_attempts_are_not_counted_as_admitted() {
-        let mut door = Admission::new(Row {
+        let mut admission = Admission::new(Row {
             backlog: 7,
             p_ask: Chance::of(0.25),
             ..OPEN
         });
-        assert_eq!(door.come(Side::Ask, (1 << 25) - 1), Err(Refusal::Chance));
-        assert_eq!(door.come(Side::Ask, 1 << 25), Ok(()));
-        assert_eq!(door.come(Side::Offer, 0), Ok(()));
-        assert_eq!(door.row.backlog + door.admitted, 9);
+        assert_eq!(
+            admission.come(Side::Ask, (1 << 25) - 1),
+            Err(Refusal::Chance)
+        );
+        assert_eq!(admission.come(Side::Ask, 1 << 25), Ok(()));
+        assert_eq!(admission.come(Side::Offer, 0), Ok(()));
+        assert_eq!(admission.row.backlog + admission.admitted, 9);
     }
 
     #[test]
     fn retries_at_a_full_queue_keep_no_offer_out() {
-        let mut door = Admission::new(Row {
+        let mut admission = Admission::new(Row {
             max: Some(2),
             p_ask: Chance::of(0.5),
             ..OPEN
         });
         for _ in 0..100 {
-            assert_eq!(door.come(Side::Ask, 0), Err(Refusal::Chance));
+            assert_eq!(admission.come(Side::Ask, 0), Err(Refusal::Chance));
         }
-        assert_eq!(door.come(Side::Offer, 0), Ok(()));
-        assert_eq!(door.come(Side::Offer, 0), Ok(()));
-        assert_eq!(door.come(Side::Offer, 0), Err(Refusal::Full));
+        assert_eq!(admission.come(Side::Offer, 0), Ok(()));
+        assert_eq!(admission.come(Side::Offer, 0), Ok(()));
+        assert_eq!(admission.come(Side::Offer, 0), Err(Refusal::Full));
     }
 
     #[test]
@@ -202,10 +205,10 @@ mod tests {
             p_ask: Chance::ALWAYS,
             ..OPEN
         };
-        let mut door = Admission::new(closed);
-        assert_eq!(door.come(Side::Ask, 0), Ok(()));
-        assert_eq!(door.come(Side::Ask, 0), Ok(()));
-        assert_eq!(door.come(Side::Ask, 0), Err(Refusal::Closed));
+        let mut admission = Admission::new(closed);
+        assert_eq!(admission.come(Side::Ask, 0), Ok(()));
+        assert_eq!(admission.come(Side::Ask, 0), Ok(()));
+        assert_eq!(admission.come(Side::Ask, 0), Err(Refusal::Closed));
 
         let unlucky = Row {
             p_ask: Chance::of(0.5),
@@ -213,12 +216,12 @@ mod tests {
         };
         assert_eq!(unlucky.admits(Side::Ask, 0, 0), Err(Refusal::Chance));
 
-        let mut door = Admission::new(Row {
+        let mut admission = Admission::new(Row {
             max: Some(6),
             ..closed
         });
-        assert_eq!(door.come(Side::Ask, 0), Ok(()));
-        assert_eq!(door.come(Side::Ask, 0), Err(Refusal::Full));
+        assert_eq!(admission.come(Side::Ask, 0), Ok(()));
+        assert_eq!(admission.come(Side::Ask, 0), Err(Refusal::Full));
     }
 
     #[test]

@@ -229,8 +229,8 @@ fn begin_upkeep(daemon: &Arc<Daemon>, io_threads: &IoThreads, tls: TlsFiles) {
     for runtime in io_threads.runtimes() {
         let daemon = Arc::clone(daemon);
         runtime.spawn(async move {
-            let ferry = || daemon.values.ranges.ferry();
-            panics::keep("the word that values are safe", ferry).await;
+            let notifier = || daemon.values.ranges.commit_notifier();
+            panics::keep("the notifier of committed values", notifier).await;
         });
     }
     for_ever("the watch for leaks", daemon, leak_check::keep);

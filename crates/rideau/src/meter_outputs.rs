@@ -87,7 +87,7 @@ impl MeterOutputs {
         &self.rank
     }
 
-    pub(crate) fn door(&self) -> &Admission {
+    pub(crate) fn admission(&self) -> &Admission {
         &self.admission
     }
 

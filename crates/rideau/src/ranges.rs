@@ -461,8 +461,8 @@ impl Ranges {
     /// thread it spares as many calls to the system. There may be one for each such
     /// runtime, which must run for as long as its thread waits for answers. It
     /// never ends.
-    pub fn ferry(&self) -> impl Future<Output = ()> + Send + use<> {
-        Arc::clone(&self.0.shared.safe).ferry()
+    pub fn commit_notifier(&self) -> impl Future<Output = ()> + Send + use<> {
+        Arc::clone(&self.0.shared.safe).commit_notifier()
     }
 
     /// Write down what was decided, and then that nothing more comes. Returns

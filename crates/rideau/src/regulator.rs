@@ -183,7 +183,7 @@ impl Regulator {
     /// The regulator's numbers.
     pub fn stats(&self) -> Stats {
         let mut stats = self.driver.look(core::Regulator::stats);
-        let admission = self.driver.shell().door();
+        let admission = self.driver.shell().admission();
         admission.count_refused(Side::Ask, &mut stats.asks);
         stats
     }

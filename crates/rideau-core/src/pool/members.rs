@@ -202,7 +202,7 @@ impl Members {
     fn link(&mut self, slot: u32, since: Instant) {
         let mut newer = NONE;
         let mut older = self.newest;
-        // Those that lay on the shelf may come later than younger ones.
+        // Those that lay in the idle cache may come later than younger ones.
         while older != NONE && self.idle_since(older) > since {
             newer = older;
             older = self.at(older).older;

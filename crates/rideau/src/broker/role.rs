@@ -11,7 +11,7 @@ use super::Refused;
 use super::match_cell::{MatchCell, Met};
 use crate::after::After;
 use crate::peer::{Match, Peer};
-use crate::reply_slot::Seat;
+use crate::reply_slot::MatchSide;
 
 pub(super) type Machine<A, O> = core::Broker<AskReply<A, O>, AskReply<O, A>>;
 pub(super) type Effect<A, O> = core::Effect<AskReply<A, O>, AskReply<O, A>>;
@@ -176,6 +176,6 @@ where
         lead,
         waited,
         ticket: found.ticket,
-        peer: Peer::new(match_cell, Seat::Comer),
+        peer: Peer::new(match_cell, MatchSide::Comer),
     }
 }

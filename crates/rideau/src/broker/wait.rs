@@ -15,7 +15,7 @@ use crate::ask_options::AskOptions;
 use crate::coop;
 use crate::meter_outputs::MeterOutputs;
 use crate::peer::{Match, Peer};
-use crate::reply_slot::Seat;
+use crate::reply_slot::MatchSide;
 
 /// An ask or an offer that waits, or will.
 pub(crate) struct Wait<D, R, A, O>
@@ -88,7 +88,7 @@ where
 {
     let signals = &driver.shell().0;
     // Most admissions are not guarded.
-    let _admitted = if signals.door().is_guarded() {
+    let _admitted = if signals.admission().is_guarded() {
         match signals.admit(R::SIDE) {
             Ok(admitted) => Some(admitted),
             Err(refusal) => return Coming::Refused(Refused { refusal, value }),
@@ -133,8 +133,8 @@ where
 /// Tell a guarded admission how many wait behind it.
 #[inline]
 fn publish_len<R: Role<A, O>, A, O>(signals: &MeterOutputs, machine: &Machine<A, O>) {
-    if signals.door().is_guarded() {
-        signals.door().set_len(machine.len(R::SIDE));
+    if signals.admission().is_guarded() {
+        signals.admission().set_len(machine.len(R::SIDE));
     }
 }
 
@@ -290,7 +290,7 @@ fn receive<V: Send + 'static, W: Send + 'static>(
     match_cell: Arc<MatchCell<V, W>>,
 ) -> Answer<V, W> {
     match told {
-        Told::Met(met) => Ok(met.into_match(ticket, Peer::new(match_cell, Seat::Waiter))),
+        Told::Met(met) => Ok(met.into_match(ticket, Peer::new(match_cell, MatchSide::Waiter))),
         Told::Refused(refused) => Err(*refused),
     }
 }

@@ -152,7 +152,7 @@ impl<M: Manager> Drop for Duty<M> {
         let driver = self.driver.upgrade();
         // The close of a pool gives up its starts, and that is no failure.
         let is_wanted =
-            |driver: &Arc<PoolDriver<M>>| driver.look(|desk, _| !desk.pool.is_closing());
+            |driver: &Arc<PoolDriver<M>>| driver.look(|tables, _| !tables.pool.is_closing());
         if self.starts && driver.as_ref().is_some_and(is_wanted) {
             self.fail(Arc::new(GivenUp));
         }

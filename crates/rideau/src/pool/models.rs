@@ -256,7 +256,7 @@ fn a_member_taken_while_the_pool_closes_goes_when_it_is_released() {
             }
             Err(refused) => refused.refusal.reason.word(),
         };
-        assert!(pool.driver.look(|desk, _| desk.pool.is_closed()));
+        assert!(pool.driver.look(|tables, _| tables.pool.is_closed()));
         at_rest(&pool, &numbers, 0);
         end
     });
@@ -285,7 +285,7 @@ fn a_stale_member_taken_while_the_pool_closes_is_not_forgotten() {
         let ((answer, mut asking), _) = at_once(ask, close);
         let answer = answer.or_else(|| poll(&mut asking));
         let end = answer.expect("nobody waits for a closed pool").is_ok();
-        assert!(pool.driver.look(|desk, _| desk.pool.is_closed()));
+        assert!(pool.driver.look(|tables, _| tables.pool.is_closed()));
         at_rest(&pool, &numbers, 0);
         end
     });

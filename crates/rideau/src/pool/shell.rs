@@ -45,7 +45,7 @@ impl rideau_core::Reply for TakeReply {}
 /// The machine, and what else its lock guards.
 pub(crate) struct PoolTables {
     pub(super) pool: core::Pool<TakeReply>,
-    pub(super) seats: Seats,
+    pub(super) free_slots: FreeReplySlots,
     /// How many takes from the idle cache, and how many grants, came to nothing:
     /// each of those takes asked again, and is counted for that.
     pub(super) unfit: u64,
@@ -58,7 +58,7 @@ pub(crate) struct PoolTables {
 
 /// Cells that no take waits in.
 #[derive(Default)]
-pub(super) struct Seats {
+pub(super) struct FreeReplySlots {
     free: Vec<u32>,
     len: u32,
 }
@@ -99,7 +99,7 @@ impl PoolTables {
     pub(super) fn new(pool: core::Pool<TakeReply>) -> Self {
         Self {
             pool,
-            seats: Seats::default(),
+            free_slots: FreeReplySlots::default(),
             unfit: 0,
             broken: 0,
             takes: 0,
@@ -111,12 +111,12 @@ impl PoolTables {
     #[inline]
     pub(super) fn free(&mut self, cell: u32) {
         if cell != NO_CELL {
-            self.seats.free.push(cell);
+            self.free_slots.free.push(cell);
         }
     }
 }
 
-impl Seats {
+impl FreeReplySlots {
     /// As many takes wait as can.
     #[inline]
     pub(super) fn is_full(&self) -> bool {
@@ -177,7 +177,7 @@ impl<M: Manager> PoolShell<M> {
     /// Let the shell know which pool it belongs to.
     pub(super) fn belong_to(&self, driver: &Arc<PoolDriver<M>>) {
         let first = self.me.set(Arc::downgrade(driver)).is_ok();
-        debug_assert!(first, "a stock belongs to one pool");
+        debug_assert!(first, "a shell belongs to one pool");
     }
 
     #[inline]
@@ -192,11 +192,11 @@ impl<M: Manager> PoolShell<M> {
     }
 
     /// A cell to wait in, if there is one.
-    pub(super) fn seat(&self, seats: &mut Seats) -> u32 {
-        let cell = seats.free.pop().unwrap_or_else(|| {
-            seats.len += 1;
-            self.cells.grow_to(seats.len);
-            seats.len - 1
+    pub(super) fn reply_slot(&self, free_slots: &mut FreeReplySlots) -> u32 {
+        let cell = free_slots.free.pop().unwrap_or_else(|| {
+            free_slots.len += 1;
+            self.cells.grow_to(free_slots.len);
+            free_slots.len - 1
         });
         self.cells.get(cell).clear();
         cell
@@ -320,38 +320,40 @@ impl<M: Manager> Shell<PoolTables> for PoolShell<M> {
     }
 
     #[inline]
-    fn begin(&self, desk: &mut PoolTables) {
+    fn begin(&self, tables: &mut PoolTables) {
         if self.cache.is_closed() {
             return;
         }
-        let moved = &mut desk.moved;
+        let moved = &mut tables.moved;
         self.cache.close(|entry| {
             let slot = entry.slot;
             moved.push(slot);
             self.slot(slot).member.put(entry);
         });
         let takes = self.cache.takes();
-        if takes != desk.takes {
-            desk.takes = takes;
-            desk.pool.taken_unasked();
+        if takes != tables.takes {
+            tables.takes = takes;
+            tables.pool.taken_unasked();
         }
         // Each shard is in order, but not all of them together; what comes out of
         // order has to look for its place among all others.
-        desk.moved.sort_by_key(|slot| self.slots.get(*slot).since());
-        for slot in desk.moved.drain(..) {
-            desk.pool.recall(slot, self.slots.get(slot).since());
+        tables
+            .moved
+            .sort_by_key(|slot| self.slots.get(*slot).since());
+        for slot in tables.moved.drain(..) {
+            tables.pool.recall(slot, self.slots.get(slot).since());
         }
     }
 
     #[inline]
-    fn end(&self, desk: &mut PoolTables) {
-        if desk.pool.may_lend() {
-            desk.pool.lend(&mut desk.moved);
-            self.cache.open(desk.moved.len(), |at| {
-                let member = self.slot(desk.moved[at]).member.take();
+    fn end(&self, tables: &mut PoolTables) {
+        if tables.pool.may_lend() {
+            tables.pool.lend(&mut tables.moved);
+            self.cache.open(tables.moved.len(), |at| {
+                let member = self.slot(tables.moved[at]).member.take();
                 member.expect("an idle member lies in its place")
             });
-            desk.moved.clear();
+            tables.moved.clear();
         }
     }
 }

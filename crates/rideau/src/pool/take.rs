@@ -135,18 +135,20 @@ impl<'a, M: Manager> Take<'a, M> {
         let sent = &mut self.sent;
         self.driver.step(|step| {
             if let Some(slot) = unfit {
-                let desk = &mut *step.machine;
-                desk.unfit += 1;
-                desk.pool.recall(slot, shell.slot(slot).since());
+                let tables = &mut *step.machine;
+                tables.unfit += 1;
+                tables.pool.recall(slot, shell.slot(slot).since());
                 // It may have to go though nothing else is going to be asked.
-                desk.advance(step.now, step.effects);
+                tables.advance(step.now, step.effects);
             }
             let sent = *sent.get_or_insert(step.sent);
-            let PoolTables { pool, seats, .. } = &mut *step.machine;
-            let wait = context.is_some() && !seats.is_full();
+            let PoolTables {
+                pool, free_slots, ..
+            } = &mut *step.machine;
+            let wait = context.is_some() && !free_slots.is_full();
             let mut cell = NO_CELL;
             let reply = || {
-                cell = shell.seat(seats);
+                cell = shell.reply_slot(free_slots);
                 let waker = context.expect("who waits can be woken").waker().clone();
                 TakeReply { waker, cell }
             };
@@ -168,7 +170,7 @@ impl<'a, M: Manager> Take<'a, M> {
         let mut entry = place.member.take().expect("a granted member is there");
         if is_broken(&*shell.manager, &mut entry.member) {
             place.member.put(entry);
-            discard(&self.driver, grant.slot, cell, |desk| desk.broken += 1);
+            discard(&self.driver, grant.slot, cell, |tables| tables.broken += 1);
             return None;
         }
         entry.cell = cell;
@@ -375,7 +377,7 @@ fn take_from_shelf<M: Manager>(driver: &PoolDriver<M>) -> Shelved<M> {
         }
         if is_broken(&*shell.manager, &mut entry.member) {
             let slot = lay_down(shell, entry);
-            discard(driver, slot, NO_CELL, |desk| desk.unfit += 1);
+            discard(driver, slot, NO_CELL, |tables| tables.unfit += 1);
             continue;
         }
         if takes % MEASURED == 0 {
@@ -486,7 +488,7 @@ pub(super) fn not_taken<M: Manager>(driver: &Arc<PoolDriver<M>>, mut refusal: Re
 /// leaves a reason as well, and is none.
 pub(super) fn fault<M: Manager>(driver: &Arc<PoolDriver<M>>) -> Option<Fault> {
     let fault = driver.shell().fault()?;
-    let circuit = driver.look(|desk, now| desk.pool.circuit(now));
+    let circuit = driver.look(|tables, now| tables.pool.circuit(now));
     (circuit != Circuit::Closed).then_some(fault)
 }
 

@@ -172,7 +172,7 @@ fn come(driver: &Arc<RegulatorDriver>, terms: &AskOptions, wait: bool) -> State 
         Ok(admitted) => admitted,
         Err(refusal) => return State::Answered(Err(refusal)),
     };
-    let admission = driver.shell().door();
+    let admission = driver.shell().admission();
     let (ticket, came) = driver.step(|step| {
         let terms = terms.since(step.sent, wait);
         let ticket = step
