@@ -41,7 +41,7 @@ impl Default for RunDirs {
 }
 
 impl RunDirs {
-    /// A workshop for a server like this, that tells of what happens here.
+    /// A run_dirs for a server like this, that tells of what happens here.
     pub fn new(server: &config::Server, events: Arc<Events>) -> Self {
         let places = match &server.run_dir {
             Some(path) => vec![path.clone()],

@@ -289,7 +289,7 @@ async fn begin(
     here: oneshot::Sender<()>,
 ) -> Result<Process, Box<StartReport>> {
     let run = &config.run;
-    let folder = inner.workshop.folder().await;
+    let folder = inner.run_dirs.folder().await;
     let folder = folder.map_err(|error| {
         let doing = "open the run folder";
         Box::new(StartReport::unprepared(
@@ -465,8 +465,8 @@ mod tests {
             run_dir: Some(folder.join("run")),
             ..Server::default()
         };
-        let workshop = Arc::new(RunDirs::new(&server, Arc::default()));
-        let apps = Apps::new(Limits::default(), workshop, Arc::default());
+        let run_dirs = Arc::new(RunDirs::new(&server, Arc::default()));
+        let apps = Apps::new(Limits::default(), run_dirs, Arc::default());
         apps.begin(&Config {
             apps: vec![config],
             ..Config::default()

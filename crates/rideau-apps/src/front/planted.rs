@@ -22,8 +22,8 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A front without apps.
 async fn serve() -> (Arc<Front>, SocketAddr, JoinHandle<()>) {
-    let workshop = Arc::new(RunDirs::default());
-    let apps = Apps::new(Limits::default(), workshop, Arc::default());
+    let run_dirs = Arc::new(RunDirs::default());
+    let apps = Apps::new(Limits::default(), run_dirs, Arc::default());
     let front = Front::new(apps, FrontConfig::default());
     let mut listener = FrontListener::default();
     let address = listener.listen(([127, 0, 0, 1], 0).into(), None).await;

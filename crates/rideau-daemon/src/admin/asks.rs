@@ -116,20 +116,20 @@ struct Await {
     wait_ms: Option<u64>,
 }
 
-pub(super) async fn take(visit: AdminRequest) -> Answer {
-    let said: Take = visit.json()?;
-    let mut words = Words::new("TAKE", visit.name("pool"));
+pub(super) async fn take(request: AdminRequest) -> Answer {
+    let said: Take = request.json()?;
+    let mut words = Words::new("TAKE", request.name("pool"));
     words.number("WAIT", said.wait_ms);
     words.text("FLOW", said.flow);
     words.text("NOTE", said.note);
     words.text("ID", said.id);
     words.flag("ASYNC", said.is_async);
-    ask(&visit, words, TAKEN).await
+    ask(&request, words, TAKEN).await
 }
 
-pub(super) async fn lock(visit: AdminRequest) -> Answer {
-    let said: Lock = visit.json()?;
-    let mut words = Words::new("LOCK", visit.name("key"));
+pub(super) async fn lock(request: AdminRequest) -> Answer {
+    let said: Lock = request.json()?;
+    let mut words = Words::new("LOCK", request.name("key"));
     words.number("PER", said.per);
     words.number("BUCKETS", said.buckets);
     words.number("UNITS", said.units);
@@ -137,20 +137,20 @@ pub(super) async fn lock(visit: AdminRequest) -> Answer {
     words.text("NOTE", said.note);
     words.text("ID", said.id);
     words.flag("ASYNC", said.is_async);
-    ask(&visit, words, LOCKED).await
+    ask(&request, words, LOCKED).await
 }
 
-pub(super) async fn ask_broker(visit: AdminRequest) -> Answer {
-    come(visit, "ASK").await
+pub(super) async fn ask_broker(request: AdminRequest) -> Answer {
+    come(request, "ASK").await
 }
 
-pub(super) async fn offer_broker(visit: AdminRequest) -> Answer {
-    come(visit, "OFFER").await
+pub(super) async fn offer_broker(request: AdminRequest) -> Answer {
+    come(request, "OFFER").await
 }
 
-async fn come(visit: AdminRequest, command: &'static str) -> Answer {
-    let said: Come = visit.json()?;
-    let mut words = Words::new(command, visit.name("broker"));
+async fn come(request: AdminRequest, command: &'static str) -> Answer {
+    let said: Come = request.json()?;
+    let mut words = Words::new(command, request.name("broker"));
     words.text("VALUE", said.value);
     words.text("FLOW", said.flow);
     words.number("WAIT", said.wait_ms);
@@ -158,48 +158,48 @@ async fn come(visit: AdminRequest, command: &'static str) -> Answer {
     words.text("ID", said.id);
     words.flag("ASYNC", said.is_async);
     words.flag("NB", said.now);
-    ask(&visit, words, MATCHED).await
+    ask(&request, words, MATCHED).await
 }
 
 /// The answer of an ask that waits in the background. Of a match that was answered at
 /// once it is the end, as [`wait_end`] tells it.
-pub(super) async fn wait(visit: AdminRequest) -> Answer {
-    let ticket = Ticket::parse(visit.name("ticket").as_bytes());
+pub(super) async fn wait(request: AdminRequest) -> Answer {
+    let ticket = Ticket::parse(request.name("ticket").as_bytes());
     let is_match = |ticket: Ticket| {
-        let lease_table = &visit.daemon().lease_table;
+        let lease_table = &request.daemon().lease_table;
         let is_held = |thing: &mut LeaseEntry| matches!(thing, LeaseEntry::Held(Grant::Match(_)));
-        lease_table.look(ticket, visit.scope(), is_held) == Ok(true)
+        lease_table.look(ticket, request.scope(), is_held) == Ok(true)
     };
     let command = match ticket.is_some_and(is_match) {
         true => "AWAIT.END",
         false => "AWAIT",
     };
-    wait_for(visit, command).await
+    wait_for(request, command).await
 }
 
 /// Ask a regulator for a lease.
-pub(super) async fn lease(visit: AdminRequest) -> Answer {
-    let words = plain(&visit, "REG.ASK", "regulator")?;
-    ask(&visit, words, &LEASE).await
+pub(super) async fn lease(request: AdminRequest) -> Answer {
+    let words = plain(&request, "REG.ASK", "regulator")?;
+    ask(&request, words, &LEASE).await
 }
 
 /// Ask to keep a lease of a regulator.
-pub(super) async fn keep(visit: AdminRequest) -> Answer {
-    let words = Words::new("REG.CONTINUE", visit.name("ticket"));
-    let (reply, retry_after) = run(&visit, &words).await?;
+pub(super) async fn keep(request: AdminRequest) -> Answer {
+    let words = Words::new("REG.CONTINUE", request.name("ticket"));
+    let (reply, retry_after) = run(&request, &words).await?;
     told(&reply, &LEASE, retry_after)
 }
 
 /// Have a place in a process of an application.
-pub(super) async fn place(visit: AdminRequest) -> Answer {
-    let words = plain(&visit, "APP.GET", "app")?;
-    ask(&visit, words, PLACED).await
+pub(super) async fn place(request: AdminRequest) -> Answer {
+    let words = plain(&request, "APP.GET", "app")?;
+    ask(&request, words, PLACED).await
 }
 
 /// The words of an ask that has nothing of its own to say.
-fn plain(visit: &AdminRequest, command: &str, name: &str) -> Result<Words, HttpError> {
-    let said: Plain = visit.json()?;
-    let mut words = Words::new(command, visit.name(name));
+fn plain(request: &AdminRequest, command: &str, name: &str) -> Result<Words, HttpError> {
+    let said: Plain = request.json()?;
+    let mut words = Words::new(command, request.name(name));
     words.number("WAIT", said.wait_ms);
     words.text("NOTE", said.note);
     words.text("ID", said.id);
@@ -208,16 +208,16 @@ fn plain(visit: &AdminRequest, command: &str, name: &str) -> Result<Words, HttpE
 }
 
 /// Wait for the other party's end of a match.
-pub(super) async fn wait_end(visit: AdminRequest) -> Answer {
-    wait_for(visit, "AWAIT.END").await
+pub(super) async fn wait_end(request: AdminRequest) -> Answer {
+    wait_for(request, "AWAIT.END").await
 }
 
-async fn wait_for(visit: AdminRequest, command: &str) -> Answer {
-    let said: Await = visit.json()?;
-    let mut words = Words::new(command, visit.name("ticket"));
+async fn wait_for(request: AdminRequest, command: &str) -> Answer {
+    let said: Await = request.json()?;
+    let mut words = Words::new(command, request.name("ticket"));
     words.0.extend(said.wait_ms.map(|wait| wait.to_string()));
-    let (reply, more) = run(&visit, &words).await?;
-    let ticket = Ticket::parse(visit.name("ticket").as_bytes());
+    let (reply, more) = run(&request, &words).await?;
+    let ticket = Ticket::parse(request.name("ticket").as_bytes());
     told(&reply, names_of(ticket), more)
 }
 
@@ -235,17 +235,17 @@ fn names_of(ticket: Option<Ticket>) -> &'static [&'static str] {
 }
 
 /// Give up an ask in the background. Says whether it still waited.
-pub(super) async fn cancel(visit: AdminRequest) -> Answer {
-    let ticket = ticket_of(visit.name("ticket"))?;
-    let lease_table = &visit.daemon().lease_table;
+pub(super) async fn cancel(request: AdminRequest) -> Answer {
+    let ticket = ticket_of(request.name("ticket"))?;
+    let lease_table = &request.daemon().lease_table;
     let is_asked = |thing: &mut LeaseEntry| matches!(thing, LeaseEntry::Asked(_));
     // What was granted is given back by its ticket, and not by mistake.
-    let waits = lease_table.look(ticket, visit.scope(), is_asked) == Ok(true);
+    let waits = lease_table.look(ticket, request.scope(), is_asked) == Ok(true);
     if !waits {
         return ok(&json!({ "is_cancelled": false }));
     }
-    let words = Words::new("CANCEL", visit.name("ticket"));
-    let (reply, _) = run(&visit, &words).await?;
+    let words = Words::new("CANCEL", request.name("ticket"));
+    let (reply, _) = run(&request, &words).await?;
     match reply {
         Value::Error(text) => Err(HttpError::of_executed(&text)),
         reply => ok(&json!({ "is_cancelled": reply == Value::Integer(1) })),
@@ -301,39 +301,39 @@ impl Words {
     }
 }
 
-async fn ask(visit: &AdminRequest, words: Words, names: &[&str]) -> Answer {
-    if visit.daemon().is_draining() {
+async fn ask(request: &AdminRequest, words: Words, names: &[&str]) -> Answer {
+    if request.daemon().is_draining() {
         return Err(HttpError::draining());
     }
-    let (reply, more) = run(visit, &words).await?;
+    let (reply, more) = run(request, &words).await?;
     told(&reply, names, more)
 }
 
 /// Execute a command within the request's session. Says what was answered, and
 /// what is known besides.
-async fn run(visit: &AdminRequest, words: &Words) -> Result<(Value, Told), HttpError> {
-    execute(visit, words, Guest::enter(visit)?).await
+async fn run(request: &AdminRequest, words: &Words) -> Result<(Value, Told), HttpError> {
+    execute(request, words, Guest::enter(request)?).await
 }
 
 /// Execute a command about values, which needs no session.
-pub(super) async fn run_values(visit: &AdminRequest, words: &Words) -> Result<Value, HttpError> {
-    let mut guest = match &visit.session {
-        Some(_) => Guest::enter(visit)?,
-        None => Guest::alone(visit),
+pub(super) async fn run_values(request: &AdminRequest, words: &Words) -> Result<Value, HttpError> {
+    let mut guest = match &request.session {
+        Some(_) => Guest::enter(request)?,
+        None => Guest::alone(request),
     };
     // Maps are told from lists.
     guest.client.protocol = Protocol::Resp3;
-    let (reply, _) = execute(visit, words, guest).await?;
+    let (reply, _) = execute(request, words, guest).await?;
     Ok(reply)
 }
 
 async fn execute(
-    visit: &AdminRequest,
+    request: &AdminRequest,
     words: &Words,
     mut guest: Guest,
 ) -> Result<(Value, Told), HttpError> {
     let bytes = words.bytes();
-    let daemon = Arc::clone(visit.daemon());
+    let daemon = Arc::clone(request.daemon());
     daemon.counts.commands.fetch_add(1, Ordering::Relaxed);
     let step = {
         let mut parser = RequestParser::default();

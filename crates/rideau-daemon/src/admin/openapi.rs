@@ -8,8 +8,8 @@ use super::request::AdminRequest;
 use super::route::{Method, Needs, Route};
 use super::shapes;
 
-pub(super) async fn show(visit: AdminRequest) -> Answer {
-    ok(&document(visit.admin.routes))
+pub(super) async fn show(request: AdminRequest) -> Answer {
+    ok(&document(request.admin.routes))
 }
 
 fn document(routes: &[Route]) -> Value {

@@ -73,17 +73,17 @@ impl AdminRequest {
     }
 
     /// What it sees.
-    pub(super) fn sight(&self) -> Viewer<'_> {
+    pub(super) fn viewer(&self) -> Viewer<'_> {
         Viewer::of(self.user.as_deref())
     }
 
     /// Everything that has a name and may be seen.
-    pub(super) fn places(&self) -> Arc<Catalog> {
-        let places = self.daemon().places.load_full();
-        if self.sight().sees_all_names() {
-            return places;
+    pub(super) fn catalog(&self) -> Arc<Catalog> {
+        let catalog = self.daemon().catalog.load_full();
+        if self.viewer().sees_all_names() {
+            return catalog;
         }
-        Arc::new(places.seen(self.sight()))
+        Arc::new(catalog.seen(self.viewer()))
     }
 
     /// What tells of everything is for users from whom no name is kept.

@@ -30,9 +30,9 @@ pub(super) async fn answer(
     body: Body,
 ) -> Response {
     let answer = panics::contain_async(async {
-        let visit = enter(admin, route, names, parts, body).await?;
-        let (admin, user) = (Arc::clone(&visit.admin), visit.user.clone());
-        let answer = (route.run)(visit).await;
+        let request = enter(admin, route, names, parts, body).await?;
+        let (admin, user) = (Arc::clone(&request.admin), request.user.clone());
+        let answer = (route.run)(request).await;
         if let (Err(no), Some(user)) = (&answer, user)
             && no.code == "NOPERM"
             && !no.is_recorded
@@ -77,7 +77,7 @@ async fn enter(
     let session = session.map(|id| String::from_utf8_lossy(id.as_bytes()).into_owned());
     let accept = parts.headers.get_all(header::ACCEPT).iter();
     let accept: Vec<_> = accept.filter_map(|one| one.to_str().ok()).collect();
-    let mut visit = AdminRequest {
+    let mut request = AdminRequest {
         accept: accept.join(","),
         names: names.collect(),
         query,
@@ -89,17 +89,17 @@ async fn enter(
         admin,
     };
     // The password check and the body have taken their time.
-    if route.needs != Needs::Nothing && follow(&mut visit, route)? {
-        auth::check_right(&visit.admin, route, visit.user.as_ref())?;
+    if route.needs != Needs::Nothing && follow(&mut request, route)? {
+        auth::check_right(&request.admin, route, request.user.as_ref())?;
     }
-    Ok(visit)
+    Ok(request)
 }
 
 /// Follow a change of the user that made the request. Says whether there was one.
-fn follow(visit: &mut AdminRequest, route: &Route) -> Result<bool, HttpError> {
-    visit.follow().inspect_err(|no| {
-        let logins = &visit.daemon().logins;
-        logins.denied(visit.by(), route.right().unwrap_or(route.path), &no.text);
+fn follow(request: &mut AdminRequest, route: &Route) -> Result<bool, HttpError> {
+    request.follow().inspect_err(|no| {
+        let logins = &request.daemon().logins;
+        logins.denied(request.by(), route.right().unwrap_or(route.path), &no.text);
     })
 }
 

@@ -290,7 +290,7 @@ impl Client {
     /// Have the config as it is now.
     pub(crate) fn read_config(&mut self) {
         self.config = self.daemon.config.load_full();
-        self.rules = Arc::clone(&self.daemon.places.load().rules);
+        self.rules = Arc::clone(&self.daemon.catalog.load().rules);
         self.pool = Weak::new();
         self.broker = Weak::new();
     }

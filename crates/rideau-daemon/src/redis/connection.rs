@@ -59,7 +59,7 @@ enum Heard {
     /// The other side said this many bytes.
     Read(io::Result<usize>),
     /// There is something to tell.
-    Bell,
+    Push,
     /// It was silent for too long.
     Nothing,
     /// It has not logged in in time.
@@ -181,7 +181,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
                     self.client.hear();
                     return Ok(());
                 }
-                Heard::Bell => self.answer_bell().await?,
+                Heard::Push => self.answer_push().await?,
                 Heard::Nothing => {
                     self.miss();
                     return Err(Over::Lost);
@@ -193,7 +193,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
 
     /// Tell what there is to tell. Other limits hold at once for a connection whose
     /// login has ended, and else from what is read next: a half command stays.
-    async fn answer_bell(&mut self) -> Result<(), Over> {
+    async fn answer_push(&mut self) -> Result<(), Over> {
         if let Err(over) = self.tell() {
             return Err(self.say_last(over).await);
         }
@@ -214,8 +214,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
             if let Poll::Ready(read) = input.poll_read_from(stream, context) {
                 return Poll::Ready(Heard::Read(read));
             }
-            if client.card.outbox.poll_rung(context).is_ready() {
-                return Poll::Ready(Heard::Bell);
+            if client.card.outbox.poll_woken(context).is_ready() {
+                return Poll::Ready(Heard::Push);
             }
             match silence.as_mut().as_pin_mut() {
                 Some(silence) => silence.poll(context),

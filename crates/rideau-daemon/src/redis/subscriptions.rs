@@ -198,14 +198,14 @@ impl Watch {
                 match happened.recv().await {
                     Ok(event) => {
                         let user = user.load();
-                        let sight = Viewer::of(user.as_deref());
-                        if !sight.sees_event(event.kind, &event.name) {
+                        let viewer = Viewer::of(user.as_deref());
+                        if !viewer.sees_event(event.kind, &event.name) {
                             continue;
                         }
                         let wanted = channels.lock().clone();
                         let pushes = wanted
                             .iter()
-                            .filter_map(|channel| channel.push(&event, sight));
+                            .filter_map(|channel| channel.push(&event, viewer));
                         pushes.for_each(|push| outbox.push(push));
                     }
                     // A client that has missed some cannot know what it has missed.
@@ -254,7 +254,7 @@ impl Watch {
                 };
                 match event {
                     Ok(event) => {
-                        let seen = Happened::of(&daemon.places.load().ranges, &event);
+                        let seen = Happened::of(&daemon.catalog.load().ranges, &event);
                         let user = user.load();
                         let user = user.as_ref();
                         if user.is_some_and(|user| !user.may_use("range", &seen.range)) {
@@ -364,10 +364,10 @@ fn sees(user: Option<&User>, (kind, name): &(&'static str, Arc<str>)) -> bool {
 
 impl Channel {
     /// What to tell of an event, if it is one of these.
-    fn push(&self, event: &Event, sight: Viewer<'_>) -> Option<Push> {
+    fn push(&self, event: &Event, viewer: Viewer<'_>) -> Option<Push> {
         let all = format!("rideau:events:{}:{}", event.kind, event.name);
         let of = (event.kind, event.name.as_str().into());
-        self.message(&all, &sight.json_of(event).to_string().into(), &of)
+        self.message(&all, &viewer.json_of(event).to_string().into(), &of)
     }
 
     /// What to tell on a channel, if it is one of these.
@@ -414,7 +414,7 @@ mod tests {
         let outbox = Arc::new(PushQueue::new(1000));
         let counted = Arc::new(Usage::default()).count(Quota::Streams);
         let _task = Task::forward(&outbox, counted, async { panic!("planted") });
-        poll_fn(|context| outbox.poll_rung(context)).await;
+        poll_fn(|context| outbox.poll_woken(context)).await;
         assert!(outbox.is_over());
     }
 }

@@ -35,7 +35,7 @@ const SHED: [Reason; 9] = [
 #[derive(Default)]
 pub(crate) struct Watcher {
     /// By kind and name.
-    places: HashMap<(&'static str, Arc<str>), Seen>,
+    catalog: HashMap<(&'static str, Arc<str>), Seen>,
     /// Leases that were reported.
     leaks: HashSet<Ticket>,
 }
@@ -73,11 +73,11 @@ pub(crate) async fn keep(daemon: Arc<Daemon>) {
 impl Watcher {
     /// Look once, and report what is new.
     pub(crate) fn look(&mut self, daemon: &Daemon, now: Instant) {
-        self.places
+        self.catalog
             .values_mut()
             .for_each(|seen| seen.is_there = false);
-        let places = daemon.places.load();
-        for place in places.pools.values() {
+        let catalog = daemon.catalog.load();
+        for place in catalog.pools.values() {
             let stats = place.stats();
             let seen = self.seen("pool", &place.name);
             seen.shed(daemon, "pool", &place.name, &[&stats.takes], now);
@@ -100,31 +100,31 @@ impl Watcher {
                 daemon.events.add_with("pool", name, text, detail, None);
             }
         }
-        for place in places.brokers.values() {
+        for place in catalog.brokers.values() {
             let stats = place.broker.stats();
             let seen = self.seen("broker", &place.name);
             let tallies = [&stats.asks, &stats.offers];
             seen.shed(daemon, "broker", &place.name, &tallies, now);
         }
-        for place in places.regulators.values() {
+        for place in catalog.regulators.values() {
             let stats = place.regulator.stats();
             let seen = self.seen("regulator", &place.name);
             seen.shed(daemon, "regulator", &place.name, &[&stats.asks], now);
         }
-        self.places.retain(|_, seen| seen.is_there);
+        self.catalog.retain(|_, seen| seen.is_there);
         self.look_for_leaks(daemon);
     }
 
     fn seen(&mut self, kind: &'static str, name: &Arc<str>) -> &mut Seen {
-        let seen = self.places.entry((kind, Arc::clone(name))).or_default();
+        let seen = self.catalog.entry((kind, Arc::clone(name))).or_default();
         seen.is_there = true;
         seen
     }
 
     /// Report each lease that is held longer than its pool likes, once.
     fn look_for_leaks(&mut self, daemon: &Daemon) {
-        let places = daemon.places.load();
-        let mut pools = places.pools.values();
+        let catalog = daemon.catalog.load();
+        let mut pools = catalog.pools.values();
         if pools.all(|place| place.config.load().leak_after.is_none()) {
             self.leaks.clear();
             return;

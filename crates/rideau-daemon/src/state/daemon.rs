@@ -56,7 +56,7 @@ pub struct Daemon {
     /// What it was told.
     pub(crate) config: ArcSwap<Config>,
     /// Everything that has a name.
-    pub(crate) places: ArcSwap<Catalog>,
+    pub(crate) catalog: ArcSwap<Catalog>,
     /// The units of all keys.
     pub(crate) locks: Locks<Vec<u8>>,
     /// The values of all ranges.
@@ -254,18 +254,18 @@ impl Daemon {
         // Before a pool starts its first program, which is to have the limit of before.
         let files = Files::new(process::raise_open_files(), &config);
         let events: Arc<Events> = Arc::default();
-        let workshop = RunDirs::new(&config.server, Arc::clone(&events));
-        let workshop = Arc::new(workshop);
+        let run_dirs = RunDirs::new(&config.server, Arc::clone(&events));
+        let run_dirs = Arc::new(run_dirs);
         Apps::validate(&config)?;
         let apps = Apps::new(
             config.front.limits,
-            Arc::clone(&workshop),
+            Arc::clone(&run_dirs),
             Arc::clone(&events),
         );
         let front = Front::new(apps.clone(), config.front.clone());
-        let mut places = Catalog::new(&config, Arc::clone(&workshop))?;
+        let mut catalog = Catalog::new(&config, Arc::clone(&run_dirs))?;
         let values = Values::open(&config, epochs.first(), cluster.as_deref())?;
-        places.ranges = Arc::new(values.places(&config, &NamedRanges::default()));
+        catalog.ranges = Arc::new(values.named_ranges(&config, &NamedRanges::default()));
         let locks = Locks::with(LocksOptions {
             fence: epochs.first(),
             ..LocksOptions::default()
@@ -282,7 +282,7 @@ impl Daemon {
             password_checks: ResizableSemaphore::new(config.limits.password_checks_max),
             settings: Settings::new(&config, source),
             config: ArcSwap::from_pointee(config),
-            places: ArcSwap::from_pointee(places),
+            catalog: ArcSwap::from_pointee(catalog),
             locks,
             values,
             cluster,
@@ -304,7 +304,7 @@ impl Daemon {
             ending: watch::Sender::new(false),
         });
         let told = Arc::downgrade(&daemon);
-        workshop.on_loss(move || {
+        run_dirs.on_loss(move || {
             if let Some(daemon) = told.upgrade() {
                 daemon.take_dead_members();
             }
@@ -328,13 +328,13 @@ impl Daemon {
         Apps::validate(&config)?;
         self.values.follow(&self.config.load(), &config)?;
         rule_locks(&self.locks, &config)?;
-        let old = self.places.load();
-        let (mut places, left) = old.changed(&config)?;
-        places.ranges = Arc::new(self.values.places(&config, &old.ranges));
+        let old = self.catalog.load();
+        let (mut catalog, left) = old.changed(&config)?;
+        catalog.ranges = Arc::new(self.values.named_ranges(&config, &old.ranges));
         let checks = config.limits.password_checks_max;
         let input_max = config.limits.input_max;
         log::set_level(config.log.level);
-        self.places.store(Arc::new(places));
+        self.catalog.store(Arc::new(catalog));
         self.apps.follow(&config);
         self.front.follow(config.front.clone());
         self.files.follow(&config);
@@ -490,11 +490,11 @@ impl Daemon {
             cluster.give_up_asks();
         }
         self.values.ranges.refuse_asks();
-        let places = self.places.load();
-        for place in places.brokers.values() {
+        let catalog = self.catalog.load();
+        for place in catalog.brokers.values() {
             let _ = panics::contain(|| place.broker.close());
         }
-        for place in places.regulators.values() {
+        for place in catalog.regulators.values() {
             let _ = panics::contain(|| place.regulator.close());
         }
     }

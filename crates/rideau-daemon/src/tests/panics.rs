@@ -185,8 +185,8 @@ async fn a_panic_in_a_manager_leaves_no_member_behind() {
     let place = Place::new(&names.each_ref().map(|name| pool(name)).concat()).await;
     let mut wire = place.connect();
     let members = |name: &str| {
-        let places = place.daemon.places.load();
-        let stats = places.pools[name].pool.stats();
+        let catalog = place.daemon.catalog.load();
+        let stats = catalog.pools[name].pool.stats();
         (stats.members, stats.starts_failed)
     };
     for name in &names[..3] {

@@ -163,14 +163,14 @@ impl HistoryRow {
 
 impl Sample {
     /// `{"at_ms": …, "server": {…}, "pool": {"pg-1": {…}}, …}`.
-    pub(crate) fn json(&self, sight: Viewer<'_>) -> Value {
+    pub(crate) fn json(&self, viewer: Viewer<'_>) -> Value {
         let mut all = Map::new();
         all.insert("at_ms".into(), json!(self.at_ms));
         for kind in ["server", "pool", "broker", "regulator", "lock", "app"] {
             all.insert(kind.into(), Value::Object(Map::new()));
         }
         let seen = self.rows.iter();
-        for row in seen.filter(|row| sight.sees(row.kind, &row.name)) {
+        for row in seen.filter(|row| viewer.sees(row.kind, &row.name)) {
             if row.name.is_empty() {
                 all.insert(row.kind.into(), row.json());
             } else if let Some(Value::Object(kind)) = all.get_mut(row.kind) {

@@ -147,7 +147,7 @@ pub(super) fn get(client: &mut Client, request: Request<'_>) -> Result<Next, Com
         at_once: wait.is_zero(),
         ..Wanted::default()
     };
-    let sees_output = super::look::sight(client).sees_output("app", name);
+    let sees_output = super::look::viewer(client).sees_output("app", name);
     let (daemon, name) = (Arc::clone(&client.daemon), name.to_owned());
     let answer = async move {
         let since = Instant::now();
@@ -294,7 +294,7 @@ fn to_process(
     arguments.end(command)?;
     let found = client.daemon.apps.process(number);
     // A user that may not use an app does not learn which processes it has.
-    let found = found.filter(|(_, app)| super::look::sight(client).sees("app", &app.name));
+    let found = found.filter(|(_, app)| super::look::viewer(client).sees("app", &app.name));
     let Some((process, app)) = found else {
         let help = "SHOW PROCESSES lists those there are.";
         return Err(CommandError::no_such("process", number, help));
@@ -317,7 +317,7 @@ pub(super) fn list(client: &mut Client, request: Request<'_>) -> Result<Next, Co
     let wanted = tables::TableQuery {
         name: None,
         page,
-        sight: super::look::sight(client),
+        viewer: super::look::viewer(client),
     };
     let table = tables::table(&client.daemon, TableKind::Apps, &wanted).paged_by("APP.LS");
     table.write(&mut client.reply());
@@ -337,7 +337,7 @@ pub(super) fn stat(client: &mut Client, request: Request<'_>) -> Result<Next, Co
             let wanted = tables::TableQuery {
                 name: Some(&app.name),
                 page,
-                sight: super::look::sight(client),
+                viewer: super::look::viewer(client),
             };
             let table = tables::table(&daemon, TableKind::Processes, &wanted);
             let table = table.paged_by(&format!("APP.STAT {}", app.name));

@@ -215,8 +215,8 @@ fn no(daemon: &Daemon, place: &NamedBroker, refusal: &rideau::Refusal) -> Outcom
 
 /// A broker of a group, chosen for an ask or offer that comes to this side.
 fn one_of(client: &Client, name: &str, side: Side) -> Result<Arc<NamedBroker>, CommandError> {
-    let places = client.daemon.places.load();
-    let chosen = places.groups.get(name);
+    let catalog = client.daemon.catalog.load();
+    let chosen = catalog.groups.get(name);
     chosen
         .and_then(|group| group.brokers.choose(side))
         .ok_or_else(|| {
@@ -241,8 +241,8 @@ fn known_broker(client: &mut Client, name: &str) -> Result<Arc<NamedBroker>, Com
 }
 
 fn broker(client: &Client, name: &str) -> Result<Arc<NamedBroker>, CommandError> {
-    let places = client.daemon.places.load();
-    places.brokers.get(name).cloned().ok_or_else(|| {
+    let catalog = client.daemon.catalog.load();
+    catalog.brokers.get(name).cloned().ok_or_else(|| {
         CommandError::no_such(
             "broker",
             name,

@@ -263,9 +263,9 @@ fn kill(client: &mut Client, mut arguments: Arguments<'_>) -> Result<Next, Comma
         .and_then(|id| id.parse().ok());
     let id: u64 =
         id.ok_or_else(|| Mistake::wrong("CLIENT KILL", "the id of a connection", word))?;
-    let sight = super::look::sight(client);
+    let viewer = super::look::viewer(client);
     let found = client.daemon.clients.find(id);
-    let found = found.filter(|card| sight.sees_holder(&card.card.lock()));
+    let found = found.filter(|card| viewer.sees_holder(&card.card.lock()));
     if let Some(card) = &found {
         card.outbox.kill();
         let by = client.user_name().to_owned();
@@ -292,13 +292,13 @@ fn list(client: &mut Client, mut arguments: Arguments<'_>) -> Result<Next, Comma
             None => return Err(Mistake::unknown("CLIENT LIST", word).into()),
         }
     }
-    let see = move |viewer: &OwnedViewer| {
-        let mut all = viewer.daemon.clients.all();
-        let sight = viewer.sight();
-        all.retain(|card| sight.sees_holder(&card.card.lock()));
+    let see = move |owned: &OwnedViewer| {
+        let mut all = owned.daemon.clients.all();
+        let viewer = owned.viewer();
+        all.retain(|card| viewer.sees_holder(&card.card.lock()));
         all.retain(|card| wanted.iter().all(|filter| filter.keeps(card)));
         let key = |card: &Arc<ClientCard>| card.id.into();
-        let line = |card: &Arc<ClientCard>| line(&viewer.daemon, card) + "\n";
+        let line = |card: &Arc<ClientCard>| line(&owned.daemon, card) + "\n";
         let (all, more) = page.cut(all, key, |card| line(card).len());
         let mut text: String = all.iter().map(line).collect();
         if let Some(More { count, from }) = more {

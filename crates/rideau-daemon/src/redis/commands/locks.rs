@@ -313,10 +313,10 @@ fn not_held(client: &Client, key: &[u8]) -> CommandError {
              what there is."
         ));
     };
-    let sight = super::look::sight(client);
+    let viewer = super::look::viewer(client);
     let holder = match (&other.session, other.connection) {
         (Some(_), _) => "a session".to_owned(),
-        (None, Some(id)) if sight.sees_holder(&other) => {
+        (None, Some(id)) if viewer.sees_holder(&other) => {
             format!("connection {id} ({})", other.name.lock())
         }
         (None, _) => "another connection".to_owned(),
@@ -365,11 +365,11 @@ pub(super) fn list(client: &mut Client, request: Request<'_>) -> Result<Next, Co
         count,
         ..page::usual(client)
     };
-    let see = move |viewer: &OwnedViewer| {
-        let mut all = viewer.daemon.all_locks_held();
-        let sight = viewer.sight();
+    let see = move |owned: &OwnedViewer| {
+        let mut all = owned.daemon.all_locks_held();
+        let viewer = owned.viewer();
         all.retain(|(key, _)| key.starts_with(&prefix) && *key > cursor);
-        all.retain(|(key, _)| sight.sees("lock", &String::from_utf8_lossy(key)));
+        all.retain(|(key, _)| viewer.sees("lock", &String::from_utf8_lossy(key)));
         all.sort_unstable();
         // The place of a key is good for one answer; its name is for the next.
         let all: Vec<_> = (1..).zip(all).take(count).collect();

@@ -207,9 +207,9 @@ fn write_granted(
 
 /// Nothing is free: that is counted where it was wanted most.
 fn exhaust(client: &Client, prefer: &[Prefer]) {
-    let places = client.daemon.places.load();
+    let catalog = client.daemon.catalog.load();
     if let Some(Place::Range(id)) = prefer.first().map(|prefer| prefer.place)
-        && let Some(place) = places.ranges.by_id(id)
+        && let Some(place) = catalog.ranges.by_id(id)
     {
         place.counts.exhaust();
     }
@@ -223,8 +223,8 @@ fn keep(
     tail: &AskArgs,
 ) -> Result<ValueTicket, CommandError> {
     let Reservation { value, fence, .. } = *reservation;
-    let places = client.daemon.places.load();
-    let place = places.ranges.of(value).map(|(place, _)| place);
+    let catalog = client.daemon.catalog.load();
+    let place = catalog.ranges.of(value).map(|(place, _)| place);
     if let Some(place) = place {
         client.held_back.give(&place.counts);
     }
@@ -310,8 +310,8 @@ pub(super) fn claim(client: &mut Client, request: Request<'_>) -> Result<Next, C
         Err(failed) => return Err(no::failed(client, &failed, Quoted(word.as_bytes()))),
     };
     client.held_back.until(until);
-    let places = client.daemon.places.load();
-    let Some((place, kind)) = places.ranges.of(value) else {
+    let catalog = client.daemon.catalog.load();
+    let Some((place, kind)) = catalog.ranges.of(value) else {
         return Err(no::failed(
             client,
             &Failed::Refused(Refused::OutOfRange),

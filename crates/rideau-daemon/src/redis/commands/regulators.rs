@@ -176,8 +176,8 @@ fn lease_of(word: &[u8]) -> Result<Ticket, CommandError> {
 }
 
 fn regulator(client: &Client, name: &str) -> Result<Arc<NamedRegulator>, CommandError> {
-    let places = client.daemon.places.load();
-    places.regulators.get(name).cloned().ok_or_else(|| {
+    let catalog = client.daemon.catalog.load();
+    catalog.regulators.get(name).cloned().ok_or_else(|| {
         CommandError::no_such(
             "regulator",
             name,

@@ -167,8 +167,8 @@ fn close(client: &mut Client, mut arguments: Arguments<'_>) -> Result<Next, Comm
 fn list(client: &mut Client, mut arguments: Arguments<'_>) -> Result<Next, CommandError> {
     let page = page::options(client, "SESSION LS", &mut arguments)?;
     let user = client.user_name().to_owned();
-    let see = move |viewer: &OwnedViewer| {
-        let mut rows = viewer.daemon.sessions.all();
+    let see = move |owned: &OwnedViewer| {
+        let mut rows = owned.daemon.sessions.all();
         rows.retain(|row| *row.card.user == *user);
         rows.sort_unstable_by_key(SessionRow::key);
         let bytes = |row: &SessionRow| 160 + row.card.name.lock().len();

@@ -68,7 +68,7 @@ pub(super) fn config(client: &mut Client, request: Request<'_>) -> Result<Next, 
 /// pattern with `*`.
 fn values(client: &mut Client, mut arguments: Arguments<'_>) -> Result<Next, CommandError> {
     let mut rows = client.daemon.config.load().rows();
-    rows.retain(|(path, _)| super::look::sight(client).sees_path(path));
+    rows.retain(|(path, _)| super::look::viewer(client).sees_path(path));
     let mut found: Vec<&(String, String)> = Vec::new();
     let mut next = Some(arguments.text("CONFIG GET", "a path such as pool.pg-1.max")?);
     while let Some(path) = next {
@@ -122,9 +122,9 @@ fn set(client: &mut Client, mut arguments: Arguments<'_>) -> Result<Next, Comman
 fn without_hint(client: &Client, why: Unchanged) -> Unchanged {
     match why {
         Unchanged::Path(PathFault::NoName { part, name, near })
-            if !super::look::sight(client).sees_all_names() =>
+            if !super::look::viewer(client).sees_all_names() =>
         {
-            let near = near.filter(|near| super::look::sight(client).sees(&part, near));
+            let near = near.filter(|near| super::look::viewer(client).sees(&part, near));
             Unchanged::Path(PathFault::NoName { part, name, near })
         }
         why => why,
@@ -133,7 +133,7 @@ fn without_hint(client: &Client, why: Unchanged) -> Unchanged {
 
 /// The client may know and change this key.
 fn may_use_path(client: &Client, path: &str) -> Result<(), CommandError> {
-    if super::look::sight(client).sees_path(path) {
+    if super::look::viewer(client).sees_path(path) {
         return Ok(());
     }
     Err(CommandError(format!(

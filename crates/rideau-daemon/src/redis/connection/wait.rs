@@ -34,7 +34,7 @@ enum Woken {
     /// The other side said this many bytes.
     Read(io::Result<usize>),
     /// There is something to tell.
-    Bell,
+    Push,
     /// It has waited for so long that it is told so.
     Tick,
 }
@@ -73,7 +73,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
                 Woken::Read(Err(error)) => return Err(self.lost(&error)),
                 Woken::Read(Ok(_)) if is_full => return Err(self.refuse_more(&name).await),
                 Woken::Read(Ok(_)) => self.client.hear(),
-                Woken::Bell => {
+                Woken::Push => {
                     // What it waits for goes to others before it is told.
                     if let Err(wrong) = self.may_still(&awaits, &name) {
                         drop(answer);
@@ -182,8 +182,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
             if reads && let Poll::Ready(read) = input.poll_read_from(stream, task) {
                 return Poll::Ready(Woken::Read(read));
             }
-            if outbox.poll_rung(task).is_ready() {
-                return Poll::Ready(Woken::Bell);
+            if outbox.poll_woken(task).is_ready() {
+                return Poll::Ready(Woken::Push);
             }
             match ticks {
                 Some(ticks) => ticks.poll_tick(task).map(|_| Woken::Tick),

@@ -124,8 +124,8 @@ impl ValueAsks {
 
     /// For how long the range of a value offers it, in milliseconds.
     fn offered(&self, value: u128) -> u64 {
-        let places = self.daemon.places.load();
-        let range = places.ranges.of(value).map(|(place, _)| place.id);
+        let catalog = self.daemon.catalog.load();
+        let range = catalog.ranges.of(value).map(|(place, _)| place.id);
         let options = range.and_then(|id| self.daemon.values.ranges.options(id));
         let ttl = options.map_or(PART_TTL, |options| options.offer_ttl);
         u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX)

@@ -139,7 +139,7 @@ impl Daemon {
     pub fn add_pool(self: &Arc<Self>, name: &str, keys: &str, by: &str) -> Result<Plan, Unchanged> {
         let config = self.config.load_full();
         let most = config.limits.names_max;
-        if self.places.load().len() >= most {
+        if self.catalog.load().len() >= most {
             let counts = &self.counts;
             counts.names_refused.fetch_add(1, Ordering::Relaxed);
             return Err(Unchanged::TooMany { most });
@@ -148,7 +148,7 @@ impl Daemon {
         let pool = config.parse_pool(name, keys, &env);
         pool.map_err(Unchanged::Faults)?;
         self.change(&Way::with_ours("pool.add", by), |inner| {
-            if self.places.load().pools.contains_key(name) {
+            if self.catalog.load().pools.contains_key(name) {
                 return Err(Unchanged::PoolThere { name: name.into() });
             }
             edit::add("pool", &inner.newest().text, name, keys)
@@ -200,7 +200,7 @@ impl Daemon {
         let range = config.parse_range(name, keys, &env);
         range.map_err(Unchanged::Faults)?;
         self.change(&Way::with_ours("range.add", by), |inner| {
-            if self.places.load().ranges.find(name).is_some() {
+            if self.catalog.load().ranges.find(name).is_some() {
                 return Err(Unchanged::RangeThere { name: name.into() });
             }
             edit::add("range", &inner.newest().text, name, keys)
@@ -351,14 +351,14 @@ impl Daemon {
     /// How many hold and wait, for what a change means.
     fn now(&self, old: &Config, new: &Config) -> Now {
         let mut now = Now::default();
-        let places = self.places.load();
-        for (name, place) in &places.pools {
+        let catalog = self.catalog.load();
+        for (name, place) in &catalog.pools {
             let stats = place.stats();
             let (held, waiting) = (stats.members.held, stats.len());
             let live = Live { held, waiting };
             now.things.insert(format!("pool.{name}"), live);
         }
-        for (name, place) in &places.brokers {
+        for (name, place) in &catalog.brokers {
             let stats = place.broker.stats();
             for (queue, waiting) in [
                 (".asks", stats.asks_len),
@@ -369,7 +369,7 @@ impl Daemon {
                 now.things.insert(format!("broker.{name}{queue}"), live);
             }
         }
-        for (name, place) in &places.regulators {
+        for (name, place) in &catalog.regulators {
             let live = Live {
                 held: place.regulator.size(),
                 waiting: place.regulator.len(),
@@ -384,8 +384,8 @@ impl Daemon {
         }
         // All keys have to be looked at: only if it matters.
         if old.locks != new.locks {
-            let counts = self.lock_counts(&places.rules, true);
-            for (place, count) in places.rules.iter().zip(counts) {
+            let counts = self.lock_counts(&catalog.rules, true);
+            for (place, count) in catalog.rules.iter().zip(counts) {
                 let held = usize::try_from(count.held).unwrap_or(usize::MAX);
                 let waiting = count.waiting;
                 let path = format!("lock.{}", place.rule.pattern);

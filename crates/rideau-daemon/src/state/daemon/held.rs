@@ -217,7 +217,7 @@ impl Daemon {
             while let Ok(event) = tokio::time::timeout_at(deadline, events.recv()).await {
                 match event {
                     Ok(event) => {
-                        let seen = Happened::of(&daemon.places.load().ranges, &event);
+                        let seen = Happened::of(&daemon.catalog.load().ranges, &event);
                         let (what, value, range) = (seen.what, seen.value, seen.range);
                         tracing::info!(what, value, %range, fence = seen.fence, "value");
                     }

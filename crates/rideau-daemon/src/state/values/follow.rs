@@ -16,7 +16,7 @@ enum Undo {
 
 impl Values {
     /// The ranges of the config that they were opened with.
-    pub(crate) fn places(&self, config: &Config, old: &NamedRanges) -> NamedRanges {
+    pub(crate) fn named_ranges(&self, config: &Config, old: &NamedRanges) -> NamedRanges {
         let place = |range: &RangeConfig| {
             let id = self.ranges.range(&range.name)?;
             let known = old.find(&range.name).filter(|old| old.id == id);

@@ -49,10 +49,10 @@ struct Lately {
 }
 
 impl NamedRanges {
-    pub(super) fn new(places: Vec<Arc<NamedRange>>) -> Self {
+    pub(super) fn new(ranges: Vec<Arc<NamedRange>>) -> Self {
         let mut spans = Vec::new();
         let mut by_name = HashMap::new();
-        for place in places {
+        for place in ranges {
             for span in &place.config.options.spans {
                 spans.push((span.interval, span.kind, Arc::clone(&place)));
             }

@@ -152,7 +152,7 @@ fn members_are_replaced() {
     peer.ask(&["POOL.ADD", "cad", KEYS]);
     let ticket = take(&mut peer, "cad");
     assert_eq!(peer.say("POOL.RECYCLE cad OVER 0"), "+OK");
-    let place = server.daemon.places.load().pools["cad"].clone();
+    let place = server.daemon.catalog.load().pools["cad"].clone();
     assert_eq!(place.pool.stats().generation, 1);
     peer.say(&format!("RELEASE {ticket}"));
     let events = peer.ask(&["SHOW", "EVENTS"]);

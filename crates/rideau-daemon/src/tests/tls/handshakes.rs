@@ -89,8 +89,8 @@ async fn tls_where_plain_text_is_spoken_is_cut() {
     let listen = rideau_config::Listen::Tcp("127.0.0.1:0".parse().unwrap());
     let listener = Listener::bind(&listen, 0).await.unwrap();
     let address = listener.address();
-    let lanes = Arc::new(IoThreads::start(Some(1)).unwrap());
-    tokio::spawn(listener.serve(Arc::clone(&server.daemon), lanes));
+    let io_threads = Arc::new(IoThreads::start(Some(1)).unwrap());
+    tokio::spawn(listener.serve(Arc::clone(&server.daemon), io_threads));
     let stream = TcpStream::connect(&address).await.unwrap();
     assert!(connect(stream, &server.signer, None).await.is_err());
     let mut plain = TcpStream::connect(&address).await.unwrap();

@@ -24,20 +24,20 @@ pub(crate) struct AppNow {
 }
 
 impl AppNow {
-    pub(crate) fn of(apps: &Apps, app: &Arc<App>, sight: Viewer<'_>) -> Option<Self> {
+    pub(crate) fn of(apps: &Apps, app: &Arc<App>, viewer: Viewer<'_>) -> Option<Self> {
         Some(Self {
             shown: apps.shown(app)?,
-            sees_output: sight.sees_output("app", &app.name),
+            sees_output: viewer.sees_output("app", &app.name),
             app: Arc::clone(app),
             answered: OnceCell::new(),
         })
     }
 
     /// The applications that one may see.
-    pub(crate) fn all(apps: &Apps, sight: Viewer<'_>) -> Vec<Self> {
+    pub(crate) fn all(apps: &Apps, viewer: Viewer<'_>) -> Vec<Self> {
         let all = apps.all();
-        let seen = all.iter().filter(|app| sight.sees("app", &app.name));
-        seen.filter_map(|app| Self::of(apps, app, sight)).collect()
+        let seen = all.iter().filter(|app| viewer.sees("app", &app.name));
+        seen.filter_map(|app| Self::of(apps, app, viewer)).collect()
     }
 
     /// Its processes.

@@ -16,14 +16,14 @@ pub(crate) struct GroupNow {
 }
 
 impl GroupNow {
-    fn of(group: &NamedGroup, places: &Catalog, sight: Viewer<'_>) -> Self {
+    fn of(group: &NamedGroup, catalog: &Catalog, viewer: Viewer<'_>) -> Self {
         let seen = |kind: &str, names: &[String]| {
-            let names = names.iter().filter(|name| sight.sees(kind, name));
+            let names = names.iter().filter(|name| viewer.sees(kind, name));
             names.cloned().collect()
         };
         let pools = group.group.pools();
         let stats = pools.iter().map(|(name, pool)| {
-            let place = places.pools.get(&**name);
+            let place = catalog.pools.get(&**name);
             place.map_or_else(|| pool.stats(), |place| place.stats())
         });
         Self {
@@ -36,11 +36,11 @@ impl GroupNow {
     }
 
     /// The groups that one may see, by name.
-    pub(crate) fn all(places: &Catalog, sight: Viewer<'_>) -> Vec<Self> {
-        let groups = places.groups.values();
+    pub(crate) fn all(catalog: &Catalog, viewer: Viewer<'_>) -> Vec<Self> {
+        let groups = catalog.groups.values();
         let mut all: Vec<_> = groups
-            .map(|group| Self::of(group, places, sight))
-            .filter(|group| sight.sees("pool", &group.name))
+            .map(|group| Self::of(group, catalog, viewer))
+            .filter(|group| viewer.sees("pool", &group.name))
             .collect();
         all.sort_unstable_by(|one, other| one.name.cmp(&other.name));
         all

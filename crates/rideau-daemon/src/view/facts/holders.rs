@@ -98,9 +98,9 @@ pub(crate) struct SessionNow {
 }
 
 impl SessionNow {
-    pub(crate) fn of(daemon: &Daemon, row: &SessionRow, sight: Viewer<'_>) -> Self {
+    pub(crate) fn of(daemon: &Daemon, row: &SessionRow, viewer: Viewer<'_>) -> Self {
         Self {
-            id: sight.ticket(row.ticket, &row.card),
+            id: viewer.ticket(row.ticket, &row.card),
             name: row.card.name.lock().clone(),
             user: Arc::clone(&row.card.user),
             attached: row.attached,
@@ -130,11 +130,11 @@ pub(crate) struct HolderNow {
 }
 
 impl HolderNow {
-    pub(crate) fn of(daemon: &Daemon, row: &LeaseRow, sight: Viewer<'_>) -> Self {
+    pub(crate) fn of(daemon: &Daemon, row: &LeaseRow, viewer: Viewer<'_>) -> Self {
         let leak_after = leak_after(daemon, row);
         Self {
             row: row.clone(),
-            ticket: sight.ticket(row.ticket, &row.card),
+            ticket: viewer.ticket(row.ticket, &row.card),
             holder: row.card.name.lock().clone(),
             is_leak: leak_after.is_some_and(|after| row.held > after),
         }
@@ -146,8 +146,8 @@ fn leak_after(daemon: &Daemon, row: &LeaseRow) -> Option<Duration> {
     if row.is_waiting || row.ticket.kind != TicketKind::Member {
         return None;
     }
-    let places = daemon.places.load();
-    let place = places.pools.get(&row.name)?;
+    let catalog = daemon.catalog.load();
+    let place = catalog.pools.get(&row.name)?;
     place.config.load().leak_after
 }
 

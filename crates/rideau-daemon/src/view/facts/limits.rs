@@ -50,7 +50,7 @@ fn of_server(daemon: &Daemon) -> Vec<Limit> {
     let wide = |max: usize| max as u64;
     let waiting = counts.waiting.load(Ordering::Relaxed);
     let (clients, sessions) = (daemon.clients.len(), daemon.sessions.len());
-    let (keys, names) = (daemon.lock_keys(), daemon.places.load().len());
+    let (keys, names) = (daemon.lock_keys(), daemon.catalog.load().len());
     vec![
         limit(
             "connections_max",

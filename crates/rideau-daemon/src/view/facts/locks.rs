@@ -24,8 +24,8 @@ struct Counted {
 
 impl RuleNow {
     /// Every rule, with what is counted anyway.
-    pub(crate) fn all(places: &Catalog) -> Vec<Self> {
-        let rules = places.rules.iter().map(|place| Self {
+    pub(crate) fn all(catalog: &Catalog) -> Vec<Self> {
+        let rules = catalog.rules.iter().map(|place| Self {
             place: Arc::clone(place),
             counted: None,
         });
@@ -34,9 +34,9 @@ impl RuleNow {
 
     /// Every rule, with what takes a look at each key that is held, and perhaps at its queue.
     pub(crate) fn counted(daemon: &Daemon, looks_at_queues: bool) -> Vec<Self> {
-        let places = daemon.places.load();
-        let counts = daemon.lock_counts(&places.rules, looks_at_queues);
-        let mut all = Self::all(&places);
+        let catalog = daemon.catalog.load();
+        let counts = daemon.lock_counts(&catalog.rules, looks_at_queues);
+        let mut all = Self::all(&catalog);
         for (at, (rule, held)) in all.iter_mut().zip(counts).enumerate() {
             let known = daemon.lock_keys_of(at);
             rule.counted = Some(Counted { held, known });

@@ -29,8 +29,8 @@ impl PoolNow {
     }
 
     /// Every pool, by name.
-    pub(crate) fn all(places: &Catalog) -> Vec<Self> {
-        let mut all: Vec<_> = places.pools.values().collect();
+    pub(crate) fn all(catalog: &Catalog) -> Vec<Self> {
+        let mut all: Vec<_> = catalog.pools.values().collect();
         all.sort_unstable_by(|one, other| one.name.cmp(&other.name));
         all.into_iter().map(Self::of).collect()
     }

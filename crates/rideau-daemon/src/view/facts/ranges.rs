@@ -30,11 +30,11 @@ pub(crate) struct RangeNow {
 impl RangeNow {
     /// Every range. How many values end soon takes a look at all of them.
     pub(crate) fn all(daemon: &Daemon, looks_ahead: bool) -> Vec<Self> {
-        let (places, values) = (daemon.places.load(), &daemon.values);
+        let (catalog, values) = (daemon.catalog.load(), &daemon.values);
         let ending = looks_ahead.then(|| values.ending()).flatten();
         let has_failed = values.ranges.failed().is_some();
         let one = |stats: RangeStats| {
-            let place = places.ranges.find(&stats.name);
+            let place = catalog.ranges.find(&stats.name);
             let ending = ending.as_ref().map(|ending| {
                 let id = values.ranges.range(&stats.name);
                 id.and_then(|id| ending.get(&id).copied()).unwrap_or(0)
@@ -171,10 +171,10 @@ pub(crate) struct ViewNow {
 
 impl ViewNow {
     /// The views of which a user may use all ranges.
-    pub(crate) fn all(places: &Catalog, values: &Values, sight: Viewer<'_>) -> Vec<Self> {
-        let seen = places.views.all().filter(|view| {
-            let mut touched = view.counted.touched(&places.ranges);
-            touched.all(|range| sight.sees("range", &range.name))
+    pub(crate) fn all(catalog: &Catalog, values: &Values, viewer: Viewer<'_>) -> Vec<Self> {
+        let seen = catalog.views.all().filter(|view| {
+            let mut touched = view.counted.touched(&catalog.ranges);
+            touched.all(|range| viewer.sees("range", &range.name))
         });
         seen.map(|view| Self {
             config: view.config.clone(),

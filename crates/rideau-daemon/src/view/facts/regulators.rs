@@ -26,8 +26,8 @@ impl RegulatorNow {
     }
 
     /// Every regulator, by name.
-    pub(crate) fn all(places: &Catalog) -> Vec<Self> {
-        let mut all: Vec<_> = places.regulators.values().collect();
+    pub(crate) fn all(catalog: &Catalog) -> Vec<Self> {
+        let mut all: Vec<_> = catalog.regulators.values().collect();
         all.sort_unstable_by(|one, other| one.name.cmp(&other.name));
         all.into_iter().map(Self::of).collect()
     }

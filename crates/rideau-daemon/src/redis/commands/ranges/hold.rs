@@ -234,8 +234,8 @@ fn look_unheld(
 ) -> Result<Next, CommandError> {
     let daemon = std::sync::Arc::clone(&client.daemon);
     let ranges = &daemon.values.ranges;
-    let places = daemon.places.load();
-    let Some((place, kind)) = places.ranges.of(value) else {
+    let catalog = daemon.catalog.load();
+    let Some((place, kind)) = catalog.ranges.of(value) else {
         let no = Failed::Refused(Refused::OutOfRange);
         return Err(no::failed(client, &no, target.shown()));
     };

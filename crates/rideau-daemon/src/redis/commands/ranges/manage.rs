@@ -17,9 +17,9 @@ use crate::state::values::{NamedRange, RangeNumbers, sees_fence};
 fn range(client: &Client, name: &str) -> Result<Arc<NamedRange>, CommandError> {
     // A user that may not does not learn whether it is there.
     may_use(client, "range", name)?;
-    let places = client.daemon.places.load();
-    let found = places.ranges.find(name).cloned();
-    found.ok_or_else(|| no::no_range(&places, name))
+    let catalog = client.daemon.catalog.load();
+    let found = catalog.ranges.find(name).cloned();
+    found.ok_or_else(|| no::no_range(&catalog, name))
 }
 
 pub(in crate::redis::commands) fn add(
@@ -99,7 +99,7 @@ pub(in crate::redis::commands) fn remove(
 
 fn take_away(client: &mut Client, name: &str) -> Result<Next, CommandError> {
     may_use(client, "range", name)?;
-    if client.daemon.places.load().views.find(name).is_some() {
+    if client.daemon.catalog.load().views.find(name).is_some() {
         return Err(no::only_counts(name));
     }
     let by = client.user_name().to_owned();
@@ -156,7 +156,7 @@ pub(in crate::redis::commands) fn info(
 
 fn one_stat(client: &mut Client, name: &str) -> Result<Next, CommandError> {
     let ranges = &client.daemon.values.ranges;
-    let is_view = client.daemon.places.load().views.find(name).is_some();
+    let is_view = client.daemon.catalog.load().views.find(name).is_some();
     if !is_view {
         may_use(client, "range", name)?;
     }

@@ -77,11 +77,11 @@ pub(super) fn stopped(daemon: &Daemon, prefer: &[Prefer], refusal: &Refusal) -> 
 
 /// The range where it was wanted most.
 pub(super) fn name(daemon: &Daemon, prefer: &[Prefer]) -> String {
-    let places = daemon.places.load();
+    let catalog = daemon.catalog.load();
     let place = match prefer.first().map(|prefer| prefer.place) {
-        Some(Place::Range(id)) => places.ranges.by_id(id),
+        Some(Place::Range(id)) => catalog.ranges.by_id(id),
         Some(Place::Within(within)) => {
-            let place = places.ranges.of(within.first());
+            let place = catalog.ranges.of(within.first());
             place.map(|(place, _)| place)
         }
         None => None,
@@ -164,8 +164,8 @@ fn refused(client: &Client, no: &Refused, what: &dyn Display) -> CommandError {
 }
 
 /// There is no range of this name.
-pub(super) fn no_range(places: &Catalog, name: &str) -> CommandError {
-    match places.views.find(name) {
+pub(super) fn no_range(catalog: &Catalog, name: &str) -> CommandError {
+    match catalog.views.find(name) {
         Some(_) => only_counts(name),
         None => CommandError::no_such(
             "range",

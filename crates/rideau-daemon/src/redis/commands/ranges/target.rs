@@ -182,8 +182,8 @@ pub(super) fn may_use_value(
     if client.user.is_none() {
         return Ok(());
     }
-    let places = client.daemon.places.load();
-    let place = places.ranges.of(value);
+    let catalog = client.daemon.catalog.load();
+    let place = catalog.ranges.of(value);
     // A range that is gone may have values that are held.
     let name = place.map_or("*", |(place, _)| &place.name);
     may_use_values(client, [name], shown)

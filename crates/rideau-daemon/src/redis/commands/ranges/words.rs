@@ -47,7 +47,7 @@ pub(super) struct Beside<'a> {
 impl<'a> Words<'a> {
     pub(super) fn parse(client: &Client, request: Request<'a>) -> Result<Self, CommandError> {
         let mut arguments = request.arguments();
-        let places = client.daemon.places.load();
+        let catalog = client.daemon.catalog.load();
         let mut words = Self {
             prefer: Vec::with_capacity(2),
             count: 1,
@@ -60,7 +60,7 @@ impl<'a> Words<'a> {
         let mut tier = 0;
         let mut hint = None;
         let word = arguments.text("RESERVE", "a range, or values as 10.0.0.0/24")?;
-        add_places(client, &places, word, tier, &mut words.prefer)?;
+        add_places(client, &catalog, word, tier, &mut words.prefer)?;
         while let Some(option) = arguments.next() {
             match Upper::of(option).as_bytes() {
                 b"PREFER" | b"SECONDARY" => {
@@ -71,7 +71,7 @@ impl<'a> Words<'a> {
                         )));
                     }
                     let word = arguments.text("PREFER", "a range, or values as 10.0.0.0/24")?;
-                    add_places(client, &places, word, tier, &mut words.prefer)?;
+                    add_places(client, &catalog, word, tier, &mut words.prefer)?;
                 }
                 b"COUNT" => {
                     let most = u64::from(COUNT_MAX);
@@ -101,7 +101,7 @@ impl<'a> Words<'a> {
             ));
         }
         if let Some(hint) = hint {
-            words.hint(hint, &places.ranges);
+            words.hint(hint, &catalog.ranges);
         }
         Ok(words)
     }
@@ -288,12 +288,12 @@ pub(super) fn ttl(arguments: &mut Arguments<'_>) -> Result<Duration, CommandErro
 /// The places in a word, as `office,10.9.0.0/24`.
 fn add_places(
     client: &Client,
-    places: &Catalog,
+    catalog: &Catalog,
     word: &str,
     tier: u8,
     prefer: &mut Vec<Prefer>,
 ) -> Result<(), CommandError> {
-    let ranges = &places.ranges;
+    let ranges = &catalog.ranges;
     // No name has a comma, and mostly it is one.
     if let Some(range) = ranges.find(word) {
         may_use(client, "range", word)?;
@@ -309,11 +309,11 @@ fn add_places(
             prefer.push(Prefer { tier, place });
             continue;
         }
-        let is_name = || no::is_name(part) || places.views.find(part).is_some();
+        let is_name = || no::is_name(part) || catalog.views.find(part).is_some();
         let span = Span::parse(part).map_err(|error| match is_name() {
             // A user that may not use a range does not learn whether it is there.
             true => match may_use(client, "range", part) {
-                Ok(()) => no::no_range(places, part),
+                Ok(()) => no::no_range(catalog, part),
                 Err(wrong) => wrong,
             },
             false => CommandError(format!("ERR {part:?} stands for no values: {error}.")),
@@ -365,8 +365,8 @@ pub(super) fn value(client: &Client, word: &str) -> Result<(u128, Kind), Command
         CommandError(format!("ERR {word} is no value: {error}."))
     })?;
     may_use_value(client, value, Quoted(word.as_bytes()))?;
-    let places = client.daemon.places.load();
-    let of = places.ranges.of(value);
+    let catalog = client.daemon.catalog.load();
+    let of = catalog.ranges.of(value);
     Ok((value, of.map_or(kind, |(_, kind)| kind)))
 }
 
@@ -375,15 +375,15 @@ pub(in crate::redis::commands) fn may_use_places(
     client: &Client,
     prefer: &[Prefer],
 ) -> Result<(), CommandError> {
-    let places = client.daemon.places.load();
+    let catalog = client.daemon.catalog.load();
     for Prefer { place, .. } in prefer {
         match *place {
             Place::Range(id) => {
-                let name = places.ranges.by_id(id).map(|place| &*place.name);
+                let name = catalog.ranges.by_id(id).map(|place| &*place.name);
                 may_use(client, "range", name.unwrap_or("*"))?;
             }
             Place::Within(interval) => {
-                let names = places.ranges.within(interval).map(|range| &*range.name);
+                let names = catalog.ranges.within(interval).map(|range| &*range.name);
                 may_use_values(client, names, "the values that it waits for")?;
             }
         }

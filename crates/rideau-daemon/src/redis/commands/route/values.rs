@@ -66,13 +66,13 @@ impl Wishes {
 
     /// The ranges that are wanted, tier by tier: also those that a place is a part of.
     pub(crate) fn tiers(&self, daemon: &Daemon) -> Vec<Tier> {
-        let places = daemon.places.load();
+        let catalog = daemon.catalog.load();
         let named = |word: &str| -> Option<Tier> {
-            if let Some(range) = places.ranges.find(word) {
+            if let Some(range) = catalog.ranges.find(word) {
                 return Some(vec![Box::from(&*range.name)]);
             }
             let span = Span::parse(word).ok()?;
-            let within = places.ranges.within(span.interval);
+            let within = catalog.ranges.within(span.interval);
             Some(within.map(|range| Box::from(&*range.name)).collect())
         };
         let tier = |word: &Vec<u8>| -> Tier {
@@ -144,9 +144,9 @@ pub(super) fn of_reserve(
     let tiers = wishes.tiers(&client.daemon);
     let key = own_key(client, "RESERVE", &wishes)?;
     // What goes with a connection is had from the node that has the connection.
-    let places = client.daemon.places.load();
+    let catalog = client.daemon.catalog.load();
     let held = tiers.iter().flatten().find(|name| {
-        let range = places.ranges.find(name);
+        let range = catalog.ranges.find(name);
         range.is_some_and(|range| range.is_of_connection())
     });
     if let Some(key) = key {
