@@ -78,13 +78,13 @@ pub(super) fn bytes<C: Counter>(weighed: Keys) -> f64 {
     let key_bytes = (resident_bytes() - before_keys) / 2;
 
     let counter = C::start(&keys);
-    let doors = keys.iter().enumerate();
-    let doors: Vec<_> = doors.map(|(at, key)| counter.door(at, key)).collect();
+    let handles = keys.iter().enumerate();
+    let handles: Vec<_> = handles.map(|(at, key)| counter.handle(at, key)).collect();
     // Written to already, so that the list itself is not weighed.
     let mut held: Vec<_> = (0..KEYS).map(|_| None).collect();
 
     let before = resident_bytes();
-    hold(&counter, &doors[..KEYS], &mut held);
+    hold(&counter, &handles[..KEYS], &mut held);
     let grown = resident_bytes() - before;
     let weight = match weighed {
         // A copy of every key is there now: what a list of them took.
@@ -92,7 +92,7 @@ pub(super) fn bytes<C: Counter>(weighed: Keys) -> f64 {
         Keys::Idle => {
             held.iter_mut().for_each(|place| *place = None);
             counter.forget_idle();
-            hold(&counter, &doors[KEYS..], &mut held);
+            hold(&counter, &handles[KEYS..], &mut held);
             (resident_bytes() - before).saturating_sub(grown)
         }
     };
@@ -101,11 +101,11 @@ pub(super) fn bytes<C: Counter>(weighed: Keys) -> f64 {
 
 fn hold<'a, 'd: 'a, C: Counter>(
     counter: &'a C,
-    doors: &'a [C::Door<'d>],
+    handles: &'a [C::Handle<'d>],
     held: &mut [Option<C::Held<'a>>],
 ) {
-    for (door, place) in iter::zip(doors, held) {
-        *place = counter.acquire(door, 1);
+    for (handle, place) in iter::zip(handles, held) {
+        *place = counter.acquire(handle, 1);
         assert!(place.is_some(), "every key is free");
     }
 }

@@ -25,7 +25,7 @@ const EVENTS: usize = 128;
 /// What the file has room for.
 const LOG: u64 = 16 * 1024 * 1024;
 /// The listener; connections are numbered from here on.
-const DOOR: u64 = 0;
+const LISTENER: u64 = 0;
 
 struct Roof {
     epoll: rustix::fd::OwnedFd,
@@ -65,7 +65,7 @@ impl Roof {
         let address: SocketAddr = address.parse().map_err(io::Error::other)?;
         let door = TcpListener::bind(address)?;
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
-        let number = epoll::EventData::new_u64(DOOR);
+        let number = epoll::EventData::new_u64(LISTENER);
         epoll::add(&epoll, &door, number, epoll::EventFlags::IN)?;
         Ok(Self {
             epoll,
@@ -84,12 +84,12 @@ impl Roof {
             let numbers = || events.iter().map(|event| event.data.u64());
             for number in numbers() {
                 match number {
-                    DOOR => self.let_in()?,
+                    LISTENER => self.let_in()?,
                     number => self.hear(number)?,
                 }
             }
             self.be_safe()?;
-            for number in numbers().filter(|number| *number != DOOR) {
+            for number in numbers().filter(|number| *number != LISTENER) {
                 self.lines[index(number)].answer()?;
             }
         }

@@ -21,11 +21,11 @@ use crate::script::{self, Stage, in_millis, instant, millis, options};
 
 /// Run a story on apps: `limits` for all, and options for A, B, and so on.
 pub(crate) fn check(limits: &str, apps: &[&str], story: &str) {
-    script::check(&mut House::new(limits, apps), story);
+    script::check(&mut Harness::new(limits, apps), story);
 }
 
 /// Apps, the asks that wait for them, and the asks that have a session.
-pub(crate) struct House {
+pub(crate) struct Harness {
     pub(crate) apps: Apps<Name>,
     limits: Limits,
     options: Vec<Options>,
@@ -48,7 +48,7 @@ impl Reply for Name {
     }
 }
 
-impl House {
+impl Harness {
     pub(crate) fn new(limits: &str, apps: &[&str]) -> Self {
         let limits = change_limits(Limits::default(), limits);
         let mut effects = Vec::new();
@@ -194,7 +194,7 @@ impl House {
     }
 }
 
-impl Stage for House {
+impl Stage for Harness {
     fn act(&mut self, words: &[&str], now: Instant) -> Vec<String> {
         self.now = now;
         let mut effects = Vec::new();
@@ -302,7 +302,7 @@ impl Stage for House {
     }
 }
 
-impl House {
+impl Harness {
     fn look_at(&self, id: ProcessId, what: &str) -> String {
         let all = self
             .apps

@@ -23,7 +23,7 @@ pub(crate) enum Doing {
     /// As before, and it has to go.
     Over,
     Idle(Instant),
-    Shelf(Instant),
+    Cached(Instant),
     Held,
     Checking(Instant),
     Stopping(Instant),
@@ -147,7 +147,7 @@ impl Model {
     }
 
     pub(crate) fn held(&self) -> usize {
-        self.count(|doing| matches!(doing, Doing::Held | Doing::Shelf(_)))
+        self.count(|doing| matches!(doing, Doing::Held | Doing::Cached(_)))
     }
 
     pub(crate) fn waits(&self) -> usize {
