@@ -92,7 +92,7 @@ struct AppsHarness {
 }
 
 impl AppsHarness {
-    /// So many apps, the first of which has its processes.
+    /// This many apps, the first of which has its processes.
     fn new(count: usize) -> Self {
         let limits = Limits {
             max: PROCESSES,

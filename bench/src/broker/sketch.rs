@@ -140,7 +140,7 @@ impl Future for Wait<'_> {
             State::Fresh => return self.come(context),
             State::Waiting(answer) => answer.load(Ordering::Acquire),
             State::Yielding(value) => *value,
-            State::Over => unreachable!("nobody polls after the answer"),
+            State::Over => unreachable!("a wait is not polled after its answer"),
         };
         if value == NONE {
             return Poll::Pending;

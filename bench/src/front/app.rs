@@ -104,7 +104,7 @@ async fn accept(place: &Place, pids: Option<&Path>) -> ! {
             }
         }
         Place::Socket(path) => {
-            let listener = UnixListener::bind(path).expect("nobody listens there");
+            let listener = UnixListener::bind(path).expect("no process listens there");
             count_in(pids);
             loop {
                 if let Ok((stream, _)) = listener.accept().await {

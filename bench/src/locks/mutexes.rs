@@ -122,7 +122,7 @@ pub(super) struct SingleUnit<'a> {
 
 impl Single {
     fn lock(&self) -> sync::MutexGuard<'_, Counts> {
-        self.counts.lock().expect("nobody panics while counting")
+        self.counts.lock().expect("counting does not panic")
     }
 }
 

@@ -12,7 +12,7 @@ use super::{CONTESTANTS, Counter, keys, publish};
 use crate::measure::{Metric, Plan, Row, Subject, compare, resident_bytes, weigh_apart};
 use crate::report::{Format, Verdict};
 
-/// As many are needed before pages tell what one weighs.
+/// How many are needed before pages show the size of one.
 const KEYS: usize = 1_000_000;
 
 /// What has become of the keys that are weighed.
@@ -64,7 +64,7 @@ pub(super) fn run(plan: &Plan, format: Format) {
 /// Bytes for each of many keys that are `held` or `idle`.
 pub(crate) fn weigh(subject: &str, what: &str) -> f64 {
     let contestant = CONTESTANTS.iter().find(|known| known.name == subject);
-    let contestant = contestant.expect("we weigh only whom we know");
+    let contestant = contestant.expect("only known contestants are weighed");
     let weighed = Keys::ALL.iter().find(|(known, _)| known.name() == what);
     let (weighed, _) = weighed.expect("keys are held or idle");
     let weigh = contestant.weigh.expect("it can be weighed");

@@ -164,7 +164,7 @@ impl IoThread {
     }
 }
 
-/// As many as there are cores.
+/// One for each core.
 fn cores() -> io::Result<usize> {
     thread::available_parallelism().map(Into::into)
 }

@@ -1,4 +1,4 @@
-//! What is wrong with a file, where, and what to write instead.
+//! Faults of a file: what is wrong, where, and what to write instead.
 //!
 //! A fault carries its line of the file, with secrets blotted out, so that it
 //! can be shown, logged and sent without the file.
@@ -28,7 +28,6 @@ pub struct Fault {
     pub line: usize,
     /// The character of the line, counted from one.
     pub column: usize,
-    /// What is wrong.
     pub message: String,
     /// What to do about it; may be empty.
     pub hint: String,

@@ -61,7 +61,7 @@ const FIRST_LINE: u64 = 2;
 /// Others may give units back between any two calls. Whether they find the
 /// mark, and what `take` finds, must have one order: both are one word.
 pub trait Count {
-    /// What a grant hands over: its holder has the units.
+    /// The units that a grant hands to its holder.
     type Units;
 
     /// How many units are held.
@@ -120,7 +120,7 @@ pub struct Lines<C, R> {
     unqueued: Waiting<R>,
     /// Tickets of the asks that were granted units as they came.
     passed: Ledger<R>,
-    /// What became of the asks whose line is no more.
+    /// Outcomes of asks whose queue was removed.
     past: Tally,
     closed: bool,
 }
@@ -350,7 +350,7 @@ impl<C: Count, R: Reply> Lines<C, R> {
                 continue;
             };
             let taken = self.count.take(line.claim());
-            let (grant, units) = taken.expect("while somebody waits, the number held only falls");
+            let (grant, units) = taken.expect("while an ask waits, the number held only falls");
             let waited = line.waiting.count_served(sent, now);
             line.tell_load();
             self.tell_ended(effects);
@@ -509,7 +509,7 @@ impl<C: Count, R: Reply> Lines<C, R> {
         }
     }
 
-    /// What follows every input.
+    /// The work after every input.
     fn finish(&mut self, effects: &mut Vec<Effect<C::Units, R>>) {
         self.tell_ended(effects);
         self.mark(!self.is_empty());
@@ -523,13 +523,13 @@ impl<C: Count, R: Reply> Lines<C, R> {
             debug_assert_eq!(
                 line.waiting.open(),
                 line.waiting.len(),
-                "who has a ticket waits"
+                "an ask with a ticket waits"
             );
-            debug_assert!(line.claim().is_possible(), "nobody waits for ever");
+            debug_assert!(line.claim().is_possible(), "no ask waits for ever");
             let others = &self.lines[at + 1..];
             debug_assert!(
                 others.iter().all(|other| other.claim() != line.claim()),
-                "who wants the same waits in one line"
+                "equal claims wait in one queue"
             );
         }
         debug_assert!(

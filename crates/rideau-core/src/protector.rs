@@ -8,7 +8,7 @@ use std::fmt;
 
 use crate::ids::Side;
 
-/// What a meter publishes about a machine for the admission to it.
+/// The numbers of a meter that the admission to a machine uses.
 ///
 /// Publishing a row starts the count of the admitted at zero again.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -38,7 +38,7 @@ pub struct Chance(u32);
 /// other out.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Refusal {
-    /// As many as allowed are on their way in.
+    /// The limit of asks that are being admitted is reached.
     Full,
     /// Too many wait too long, and the draw was unlucky.
     Chance,
@@ -120,9 +120,9 @@ impl Chance {
 impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Full => "too many are on their way in",
-            Self::Chance => "too many wait too long, and chance refused this one",
-            Self::Closed => "all waits are too long, and only probes go in",
+            Self::Full => "too many asks are being admitted",
+            Self::Chance => "waits are too long, and this one was refused at random",
+            Self::Closed => "waits are too long, and only probes are admitted",
         })
     }
 }

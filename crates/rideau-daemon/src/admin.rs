@@ -62,11 +62,11 @@ use route::Route;
 /// Of these, those of one address that have not logged in; as few as
 /// `limits.before_login_max` if that is less.
 const STRANGERS_MAX: usize = 64;
-/// What one connection too many is told.
-const FULL: &str = "There are 256 HTTP connections, as many as there may be: come back soon.";
-/// What one more of an address is told.
-const CROWDED: &str = "Too many connections of your address have not logged in: log in with \
-                       those, or come back soon.";
+/// The answer when all connections are in use.
+const FULL: &str = "256 HTTP connections are open, the most that may be: come back soon.";
+/// The answer when an address has too many connections.
+const CROWDED: &str = "Too many connections from your address have not logged in: log in with \
+    those, or come back soon.";
 /// A connection beyond all others has so long for its health check.
 const SPARE_WITHIN: Duration = Duration::from_secs(2);
 /// One that has not logged in in time has so long to be answered.
@@ -86,7 +86,7 @@ const BODY_WITHIN: Duration = Duration::from_secs(10);
 /// A client that takes nothing of its answer for so long is cut.
 const WRITE_WITHIN: Duration = Duration::from_secs(30);
 
-/// What all requests share.
+/// The state that all requests share.
 struct Admin {
     daemon: Arc<Daemon>,
     routes: &'static [Route],
@@ -381,7 +381,7 @@ impl Admin {
         })
     }
 
-    /// Bytes of a body: as many as a command may have.
+    /// Bytes of a body: the limit is that of a command.
     fn body_max(&self) -> usize {
         self.daemon.config.load().limits.frame_max as usize
     }

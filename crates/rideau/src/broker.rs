@@ -50,7 +50,7 @@ impl<A: Send + 'static, O: Send + 'static> Drop for Owner<A, O> {
 pub struct Refused<V> {
     /// Why, after how long, how many wait, and when to ask again.
     pub refusal: Refusal,
-    /// What the refused had brought.
+    /// The value that the refused ask or offer had brought.
     pub value: V,
 }
 
@@ -391,7 +391,7 @@ impl<A: Send + 'static, O: Send + 'static> Shell<Machine<A, O>> for BrokerShell 
             Effect::Forget(Gone::Ask(ask)) => ask.forget(after),
             Effect::Forget(Gone::Offer(offer)) => offer.forget(after),
             Effect::Meter(said) => self.0.say(said, after),
-            Effect::Match { .. } => unreachable!("who comes takes its own match"),
+            Effect::Match { .. } => unreachable!("a party that comes takes its own match"),
         }
     }
 }

@@ -64,7 +64,7 @@ pub(crate) struct Home<'a, T> {
     shard: &'a Shard<T>,
 }
 
-/// What a shard says to a take.
+/// The result of a take from a shard.
 enum Top<T> {
     Taken(T, u64),
     /// Or another thread is there and does not leave.

@@ -14,7 +14,7 @@ use crate::reply_slot::{Bond, Ended, MatchSide};
 #[derive(Debug)]
 #[must_use = "dropping a match tells the other party that this one went away"]
 pub struct Match<V> {
-    /// What the other party brought.
+    /// The value that the other party brought.
     pub value: V,
     /// How much earlier this party came: positive if it waited for the other.
     pub lead: Lead,
@@ -32,7 +32,7 @@ pub struct Match<V> {
 #[must_use = "dropping a peer tells it that this party went away"]
 pub struct Peer(Tie);
 
-/// What is left between the two.
+/// The connection between the two parties.
 enum Tie {
     Bound(Arc<dyn Bond>, MatchSide),
     /// The other has ended the match and let go of the bond.

@@ -1,4 +1,4 @@
-//! Lends exclusive members: connections, workers, whatever is dear to start.
+//! Lends exclusive members: connections, workers, anything that is expensive to start.
 //!
 //! The handle of the core's pool. A take is a future whose drop gives the
 //! position in the queue up; what it gives is a [`Held`] whose drop gives the
@@ -433,7 +433,7 @@ impl<M: Manager> Pool<M> {
         take::holders(&self.driver)
     }
 
-    /// What there is to see for a choice between pools.
+    /// The state of the pool that a choice between pools needs.
     pub(crate) fn show(&self) -> Shown {
         let shell = self.driver.shell();
         let (runs, idle, len) = self.driver.look(|tables, _| {

@@ -45,7 +45,7 @@ impl fmt::Display for Ended {
     }
 }
 
-/// What two parties that met share, as both see it.
+/// The shared state of a match, for both parties.
 pub(crate) trait Bond: Send + Sync {
     /// One of the two ends the match. Only its first word counts.
     fn end(&self, side: MatchSide, how: Ended);

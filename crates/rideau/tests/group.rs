@@ -332,10 +332,7 @@ async fn a_group_without_pools_says_so_to_new_and_waiting_takes() {
         Reason::Nowhere
     );
     let no = group.try_take().unwrap_err();
-    assert!(
-        no.to_string()
-            .starts_with("there is no pool to take it from")
-    );
+    assert!(no.to_string().starts_with("the group has no pool"));
 }
 
 #[tokio::test(start_paused = true)]

@@ -162,7 +162,7 @@ async fn a_take_that_left_the_line_costs_no_other_key_a_member() {
     assert_eq!(keys(&pools), ["a", "b"]);
     waiting.abort();
     settle().await;
-    assert_eq!(keys(&pools), ["a"], "nobody waits for it any more");
+    assert_eq!(keys(&pools), ["a"], "no take waits for it any more");
     drop(a);
     assert_eq!(pools.take(&"a").await.unwrap().number, number);
     assert_eq!(live_count.made(), 1);
@@ -220,7 +220,7 @@ async fn a_thousand_keys_that_come_once_leave_nothing_but_what_is_idle() {
     assert_eq!((live_count.live(), live_count.most()), (5, 5));
 }
 
-/// Take a key's members over and over with so many tasks.
+/// Take a key's members over and over with this many tasks.
 fn hog(pools: &Pools, key: &'static str, tasks: usize) -> Vec<JoinHandle<()>> {
     let one = |_| {
         let pools = pools.clone();
@@ -358,7 +358,7 @@ async fn a_lower_limit_is_kept_as_members_become_idle() {
     pools.reconfigure(options(2, 4)).unwrap();
     assert_eq!(pools.options().max, 2);
     settle().await;
-    assert_eq!(live_count.live(), 4, "nobody loses what it holds");
+    assert_eq!(live_count.live(), 4, "no holder loses its members");
     while let Some(member) = held.pop() {
         drop(member);
         settle().await;

@@ -10,7 +10,7 @@ use rideau_core::apps::{Leaving, ProcessId};
 use rideau_process::panics;
 use rideau_process::{
     Address, Exit, Listen, OutputLimits, OutputLine, Probe, Process, Program, Ready,
-    ResourceLimits, Signal, StartReport, Whom,
+    ResourceLimits, Signal, StartReport, StopTarget,
 };
 use tokio::sync::{oneshot, watch};
 use tokio::task::spawn_blocking;
@@ -367,7 +367,7 @@ fn program(config: &AppConfig, root: Option<PathBuf>) -> Program {
         stop_timeout: run.stop_timeout,
         stop_signal: run.stop_signal,
         // It stops its own workers, and knows better in which order.
-        stop_whom: Whom::Child,
+        stop_target: StopTarget::Child,
         user: run.user.clone(),
         group: run.group.clone(),
         umask: run.umask,
@@ -393,7 +393,7 @@ impl Inner {
         let config = start.app.config.load();
         let keep_alive = KeepAlive {
             idle_for: config.http.keep_alive,
-            // As many as can be used at a time may be used again.
+            // The number that can be used at a time is free again.
             idle_max: config.options.concurrency.min(IDLE_MAX),
             ..KeepAlive::default()
         };

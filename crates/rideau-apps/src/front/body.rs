@@ -1,4 +1,4 @@
-//! What a client is sent.
+//! Bodies of answers.
 //!
 //! It is a stream that is pulled: a client that cannot take more is not given more.
 
@@ -18,18 +18,18 @@ pub(super) use self::streaming::Live;
 use super::broken::{Broken, Part};
 use crate::http1::message_io::MessageIo;
 
-/// What a client is sent.
+/// Bodies of answers.
 pub(super) enum Answer {
     /// All of it, until it is sent.
     Whole(Bytes),
-    /// What a process sends, as it comes.
+    /// Streamed from the process.
     Live(Live),
-    /// What a process sent, as far as the client has not taken it.
+    /// Buffered from the process.
     Pumped(Pumped),
 }
 
 impl Answer {
-    /// What a process sends, without making it wait for the client.
+    /// Buffers an answer, so that the process does not wait for the client.
     ///
     /// Most answers are short and have come already, and need no pump.
     pub(super) async fn buffered(mut live: Live) -> Self {
@@ -56,7 +56,7 @@ impl Answer {
         }
     }
 
-    /// What follows it, as it is written; asked for when all was taken.
+    /// The trailers as bytes; to be called after the last part.
     pub(super) fn take_trailers(&mut self) -> Vec<u8> {
         match self {
             Self::Whole(_) => Vec::new(),

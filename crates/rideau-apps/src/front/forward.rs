@@ -53,7 +53,7 @@ pub(super) enum Start<'a> {
 /// A process that gave no answer.
 pub(super) struct Failed {
     no: No,
-    /// What was to be sent, if another process may have it.
+    /// The upload, if the request may be sent to another process.
     again: Option<Upload>,
     /// The process took no connection.
     is_unreachable: bool,
@@ -133,7 +133,7 @@ impl ProxyRequest {
         self.complain(begun, conn, no.status().as_u16(), no.word());
     }
 
-    /// What the client sends: read as a whole, or passed on as it comes.
+    /// The upload of the client: read as a whole, or streamed.
     async fn upload(&self, sent: Sent) -> Result<(Upload, Option<Fate>), No> {
         let http = &self.config.http;
         if sent.len.is_some_and(|len| len > http.body_max) {
@@ -300,7 +300,7 @@ impl ProxyRequest {
         reply
     }
 
-    /// What a process said, with what we say of it, and without a body.
+    /// The head of a process's answer with our fields, without a body.
     pub(super) fn begun_reply(
         &self,
         visit: &Visit<'_>,
@@ -458,7 +458,7 @@ impl Fate {
             return Some(No::BodyTooLarge);
         }
         self.was_broken()
-            .then_some(No::Bad("its body makes no sense, or was broken off"))
+            .then_some(No::Bad("its body is malformed or incomplete"))
     }
 }
 

@@ -35,7 +35,7 @@ use crate::http1::message_io::MessageIo;
 use crate::http1::stream::Stream;
 use rideau_process::panics::{self, Panicked};
 
-/// What a client sends after the head of a request.
+/// The body of a client's request.
 struct Body(Arc<Mutex<Client>>);
 
 /// A client's connection.
@@ -45,7 +45,7 @@ struct Connection<'a> {
     client: Arc<Mutex<Client>>,
 }
 
-/// What is still to be done for a request.
+/// The next step for a request.
 enum Ahead<'a> {
     /// All, from here on.
     Start(Start<'a>),

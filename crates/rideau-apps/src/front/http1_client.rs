@@ -43,7 +43,7 @@ pub(super) struct Client {
     limits: HeadLimits,
     patience: Patience,
     head: Head,
-    /// What is still to come of the body after it.
+    /// The rest of the body.
     rest: Rest,
     /// It waits to be told that it may send that.
     expects: bool,
@@ -59,7 +59,7 @@ pub(super) struct Client {
     is_set: bool,
 }
 
-/// What becomes of the connection.
+/// Whether the connection closes.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Closing {
     /// More requests may follow.
@@ -72,7 +72,7 @@ enum Closing {
     Now,
 }
 
-/// What came of a request.
+/// The result of reading a request.
 pub(super) enum Came {
     /// A head of this many bytes.
     Head(usize),
@@ -82,7 +82,7 @@ pub(super) enum Came {
     Over,
 }
 
-/// What is to be known of a request to answer it.
+/// The properties of a request that its answer depends on.
 #[derive(Clone, Copy)]
 pub(super) struct Manner {
     /// It asks for a head alone.
@@ -106,7 +106,7 @@ pub(super) enum BodyEnd {
 }
 
 impl Manner {
-    /// That of an answer to what may be no request, after which nothing follows.
+    /// For an answer to a malformed request: the connection closes after it.
     pub(super) const LAST: Self = Self {
         wants_head: false,
         is_recent: true,
@@ -372,10 +372,10 @@ impl Client {
 
     /// The rest of a body was not wanted: skip it if it is here already.
     fn skips_rest(&mut self) -> bool {
-        let mut nobody = Context::from_waker(std::task::Waker::noop());
+        let mut noop = Context::from_waker(std::task::Waker::noop());
         let mut left = SKIP_MAX;
         while !matches!(self.rest, Rest::Nothing) {
-            match self.wire.poll_part(&mut self.rest, &mut nobody) {
+            match self.wire.poll_part(&mut self.rest, &mut noop) {
                 Poll::Ready(Ok(Some(part))) if part.len() as u64 <= left => {
                     left -= part.len() as u64;
                 }
@@ -391,7 +391,7 @@ impl Client {
         self.closing = self.closing.max(Closing::After);
     }
 
-    /// What was sent must not be taken for all.
+    /// Close so that the client sees that the answer is incomplete.
     pub(super) fn close_broken(&mut self) {
         self.closing = self.closing.max(Closing::Broken);
     }

@@ -17,11 +17,11 @@ const PART: usize = 64 * 1024;
 pub(super) struct Spool {
     /// Bytes that may be in memory.
     memory_max: usize,
-    /// What is in memory goes first.
+    /// Parts in memory, which go first.
     memory: VecDeque<Bytes>,
     memory_len: usize,
     file: Option<File>,
-    /// What of the file is not taken yet.
+    /// Where the unread part of the file begins.
     from: u64,
     to: u64,
 }
@@ -66,7 +66,7 @@ impl Spool {
         Ok(())
     }
 
-    /// What came first of what waits.
+    /// The oldest part.
     pub(super) fn pop(&mut self) -> io::Result<Option<Bytes>> {
         if let Some(bytes) = self.memory.pop_front() {
             self.memory_len -= bytes.len();

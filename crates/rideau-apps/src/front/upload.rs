@@ -1,4 +1,4 @@
-//! What a client sends: its source, and how a process gets it.
+//! Bodies of requests: their source, and how a process gets them.
 //!
 //! It is a stream that is pulled: a process that cannot take more is not given more.
 
@@ -16,7 +16,7 @@ pub(super) use self::read::{Unread, peek, read};
 use super::broken::{Broken, Part};
 use super::spool::Spool;
 
-/// What a client sends over HTTP/1, part by part.
+/// The source of a body, part by part.
 pub(super) trait Incoming: Send {
     /// The next part of it; none after its end.
     fn poll_part(&mut self, context: &mut Context<'_>) -> Poll<io::Result<Option<Bytes>>>;
@@ -28,7 +28,7 @@ pub(super) enum Source {
     Http2(RecvStream),
 }
 
-/// What a client sends, as a process gets it.
+/// The body of a request, as a process gets it.
 pub(super) enum Upload {
     /// Nothing.
     Empty,
@@ -49,12 +49,12 @@ pub(super) enum Extent {
     Unknown,
 }
 
-/// What a client sends while it is sent on.
+/// A body that is streamed to the process.
 pub(super) struct Passing {
     source: Source,
-    /// What was read to see that it is sound.
+    /// The first part, which was read to see that the body is valid.
     first: Option<Bytes>,
-    /// As many bytes as it says that it has.
+    /// Its length is known: this many bytes.
     len: Option<u64>,
     /// How many bytes may still come.
     left: u64,

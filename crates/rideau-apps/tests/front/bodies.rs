@@ -177,7 +177,7 @@ async fn a_client_that_takes_nothing_is_not_sent_more_than_fits() {
             before = sent.load(Ordering::SeqCst);
             tokio::time::sleep(std::time::Duration::from_millis(200)).await;
         }
-        assert!(before < 50_000_000, "{before} bytes were taken for nobody");
+        assert!(before < 50_000_000, "{before} bytes were read in vain");
         drop(slow);
         stage.end().await;
     })

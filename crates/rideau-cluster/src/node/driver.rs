@@ -34,9 +34,9 @@ use super::stopping::Stopping;
 use super::streams::{KeepAliveStream, TaskGuard};
 use super::view::{NodeTable, NodeView};
 
-/// What the driver is told.
+/// An input of the driver.
 pub(super) enum Input {
-    /// What became of a request that was made when the node had seen this revision.
+    /// The result of a request that was made when the node had seen this revision.
     Stored {
         id: u64,
         outcome: StoreOutcome,
@@ -57,7 +57,7 @@ pub(super) enum Input {
     Compacted {
         watch: u64,
     },
-    /// What a life of the node wanted to load was read.
+    /// Partitions that an incarnation of the node wanted to load were read.
     Read(Vec<LoadResult>),
     Loaded {
         partition: u32,
@@ -146,7 +146,7 @@ pub(super) enum Input {
     Abandon,
 }
 
-/// What other threads read.
+/// State that other threads read.
 #[derive(Debug)]
 pub(super) struct NodeShared {
     pub(super) serving: Arc<ServingTable>,
@@ -188,7 +188,7 @@ pub(super) struct Driver {
     pub(super) stopping: Option<Stopping>,
     /// The node gave up, and is part of the cluster no more.
     pub(super) has_resigned: bool,
-    /// What others read of the table is old.
+    /// The published table is out of date.
     pub(super) is_stale: bool,
 }
 

@@ -11,7 +11,7 @@ use super::boot_clock;
 use super::driver::{Input, NodeShared};
 use super::options::NodeOptions;
 
-/// What a section takes in a batch beside its bytes.
+/// The overhead of a section in a batch.
 const SECTION_HEAD: usize = 24;
 
 /// Sends what the host says to the node's thread.

@@ -26,7 +26,7 @@ pub(super) struct HeldParts {
     /// Wait until what is being read now is there.
     queued: Vec<LoadJob>,
     is_reading: bool,
-    /// What came and went since others were told.
+    /// Moves of partitions that were not reported yet.
     pub(super) moved: Vec<MovedPartitions>,
 }
 

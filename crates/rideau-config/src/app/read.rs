@@ -51,7 +51,7 @@ pub(super) struct TrialTable;
 pub(super) struct Checked;
 /// A cookie that leads back to the same process, or a table with how long to wait for it.
 pub(super) struct Sticky;
-/// What becomes of connections that became something else.
+/// Limits of upgraded connections.
 pub(super) struct Upgrades;
 
 impl AppConfig {
@@ -176,7 +176,7 @@ text_kinds! {
     pub(super) FullPath: PathBuf, Form::Path, |text, key| match text.starts_with('/') {
         true => Ok(text.into()),
         false => Err((
-            format!("{text:?} is no full path"),
+            format!("{text:?} is not a full path"),
             format!("write it from the root on, such as {}", key.sample),
         )),
     }, |path| path.display().to_string();
@@ -194,7 +194,7 @@ text_kinds! {
     pub(super) Account: String, Form::Text, |text, key| {
         match text.is_empty() || text.contains(|c: char| c.is_whitespace() || c == ':') {
             true => Err((
-                format!("{text:?} is no {}", key.name),
+                format!("{text:?} is not a {}", key.name),
                 "write its name or its number, such as \"www-data\"".into(),
             )),
             false => Ok(text.into()),
@@ -205,7 +205,7 @@ text_kinds! {
     pub(super) Mask: u32, Form::Text, |text, _| {
         let mask = u32::from_str_radix(text, 8).ok();
         mask.filter(|mask| *mask <= 0o777).ok_or_else(|| {
-            let message = format!("{text:?} is no mask for new files");
+            let message = format!("{text:?} is not a mask for new files");
             (message, "write three octal digits, such as \"022\"".into())
         })
     }, |mask| format!("{mask:03o}");
@@ -288,8 +288,8 @@ section! {
     /// A cookie, and how long to wait for the process it leads to.
     struct StickyTable {
         /// The name of the cookie.
-        cookie: String = String::new(), Cookie, Requests, usual = "has to be given";
-        /// A request that finds the process busy for longer gets another.
+        cookie: String = String::new(), Cookie, Requests, usual = "required";
+        /// If the process is busy for longer, the request goes to another one.
         wait: Duration = apps::Options::default().sticky_wait, Span, Requests;
     }
 }
@@ -297,13 +297,13 @@ section! {
 section! {
     /// How connections are treated that became something else.
     struct UpgradesTable {
-        /// How long they may go on when their process goes.
+        /// How long they may go on when their process is to end.
         grace: Duration = Http::default().upgrade_grace, Span, Live;
-        /// How long they may go on without a word.
+        /// How long they may go on without a byte.
         idle: Option<Duration> = None, OrNone<Positive>, Live;
-        /// As many in one process, if they take no place.
+        /// The most in one process, if `count` is false.
         max: usize = apps::Options::default().upgrades_max, Number, Live, bounds = (1, MANY);
-        /// Each takes a place.
+        /// Whether each counts in `concurrency`.
         count: bool = apps::Options::default().upgrades_count, Answer, Live;
     }
 }
@@ -527,7 +527,7 @@ fn line(text: &str) -> Made<String> {
 fn cookie(text: &str) -> Made<String> {
     let is_known = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
     if text.is_empty() || !text.chars().all(is_known) {
-        let message = format!("{text:?} is no name for a cookie");
+        let message = format!("{text:?} cannot be the name of a cookie");
         return Err((
             message,
             "letters, digits, dots, dashes and underscores".into(),

@@ -447,7 +447,7 @@ pub(super) fn intervals(options: &RangeOptions) -> Vec<Interval> {
     minus(&spans, &skip)
 }
 
-/// What is in these and not in those.
+/// The values in `these` but not in `those`.
 pub(super) fn minus(these: &[Interval], those: &[Interval]) -> Vec<Interval> {
     let mut left = these.to_vec();
     for gone in those {
@@ -463,7 +463,7 @@ pub(super) fn minus(these: &[Interval], those: &[Interval]) -> Vec<Interval> {
     left
 }
 
-/// What is in two lists of intervals.
+/// The values in both lists.
 pub(super) fn both(mut these: Vec<Interval>, mut those: Vec<Interval>) -> Vec<Interval> {
     these.sort_by_key(|interval| interval.first());
     those.sort_by_key(|interval| interval.first());

@@ -1,4 +1,4 @@
-//! What the machine wants done, and what askers are answered.
+//! Effects of the machine, and answers of asks.
 
 use std::fmt;
 use std::time::Duration;
@@ -34,7 +34,7 @@ pub struct SessionId {
     pub(super) entry: u32,
 }
 
-/// What a request wants of an app.
+/// An ask for a place in a process.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Ask {
     /// On what terms it waits.
@@ -116,7 +116,7 @@ pub enum Leaving {
     Evicted,
     /// Another app was starving.
     Starved,
-    /// It served as many requests as it may.
+    /// It served its limit of requests.
     Used,
     /// Its life is over.
     Aged,
@@ -201,7 +201,7 @@ impl Leaving {
     }
 }
 
-/// What the machine wants done.
+/// An effect of the machine.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Effect<R> {
     /// Say yes to an ask that waits.
@@ -314,7 +314,7 @@ pub enum Note {
         generation: u64,
         /// How.
         verdict: TrialVerdict,
-        /// What was answered by both.
+        /// The answers of both codes.
         seen: TrialStats,
     },
     /// Room was taken from one app for another that starved.

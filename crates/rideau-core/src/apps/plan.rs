@@ -11,7 +11,7 @@ use super::effect::{Effect, Leaving};
 use super::stats::Deploy;
 use super::timers::Timer;
 
-/// What one more process would be for.
+/// The reason to start one more process.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Want {
     /// No process is there to serve the asks that wait.
@@ -24,7 +24,7 @@ pub(super) enum Want {
     Min,
 }
 
-/// What came of an attempt to start a process.
+/// The result of an attempt to start a process.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Tried {
     Started,
@@ -40,7 +40,7 @@ const FAR_BEHIND: u64 = 4;
 const LOOK_AGAIN: Duration = Duration::from_millis(1);
 
 impl<R: Reply> Apps<R> {
-    /// What an app needs one more process for, if it does.
+    /// Why an app needs one more process, if it does.
     pub(super) fn want(&self, at: u32, now: Instant) -> Option<Want> {
         let app = self.app(at);
         if self.is_ending(at) || !app.failures.may_start(now) || app.is_occupied() {
@@ -225,7 +225,7 @@ impl<R: Reply> Apps<R> {
         Tried::Started
     }
 
-    /// There are as many processes as may ever be.
+    /// The limit of processes is reached.
     pub(super) fn is_full(&self) -> bool {
         self.counts.live() >= self.limits.max + self.limits.headroom
     }

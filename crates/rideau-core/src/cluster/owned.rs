@@ -3,7 +3,7 @@
 use super::records::{Incarnation, OwnerRecord, SnapshotId};
 use super::reports::AwaitedReports;
 
-/// What a node has of a partition that it owns.
+/// A partition that the node owns.
 #[derive(Clone, Debug)]
 pub(super) struct OwnedPart {
     pub(super) epoch: u64,

@@ -11,7 +11,7 @@ use super::records::SnapshotId;
 use super::snapshots::is_held;
 use super::store::{StoreOutcome, StoreRequest};
 
-/// What a request is for.
+/// The purpose of a request.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) enum Purpose {
     Look,

@@ -8,7 +8,7 @@ use crate::time::Instant;
 
 use super::effect::{MemberId, Retired};
 
-/// What a member is doing.
+/// The state of a member.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Doing {
     /// There is no member.
@@ -76,7 +76,7 @@ impl Counts {
         self.live() + self.stopping
     }
 
-    /// Those that are not on their way out.
+    /// How many are not stopping.
     pub fn live(&self) -> usize {
         self.starting + self.idle + self.held + self.checking
     }

@@ -475,7 +475,7 @@ fn words_say_why_asks_wait_and_what_would_help() {
             harness.act(&["ask", name], millis("0"));
         }
         let text = harness.regulator.explain(millis("10"));
-        for words in [why, help, "(full): too many are waiting already"] {
+        for words in [why, help, "(full): too many asks are waiting"] {
             assert!(text.contains(words), "{words:?} in {text}");
         }
     }

@@ -24,7 +24,7 @@ mod worth;
 
 use proptest::test_runner::Config;
 
-/// So many cases, and eight times as many in a soak. One that fails is printed
+/// This many cases, and eight times as many in a soak. One that fails is printed
 /// and not kept in a file.
 fn cases(cases: u32) -> Config {
     let soak = std::env::var_os("RIDEAU_SOAK").map_or(1, |_| 8);

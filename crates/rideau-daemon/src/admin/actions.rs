@@ -1,4 +1,4 @@
-//! What operators do to pools, connections and leases.
+//! Actions of operators on pools, connections and leases.
 //!
 //! Every action leaves an event that says who did it.
 
@@ -77,7 +77,7 @@ pub(super) async fn recycle(request: AdminRequest) -> Answer {
     let said: Recycle = request.json()?;
     let place = own_pool(&request)?;
     if said.over_ms > OVER_MAX {
-        let text = format!("over_ms wants {OVER_MAX} at most, a day.");
+        let text = format!("over_ms takes at most {OVER_MAX}, a day.");
         return Err(HttpError::wrong(text));
     }
     let over = Duration::from_millis(said.over_ms);
@@ -117,7 +117,7 @@ pub(super) async fn kill(request: AdminRequest) -> Answer {
     let card = id.parse().ok().and_then(|id| daemon.clients.find(id));
     let card = card.filter(|card| request.viewer().sees_holder(&card.card.lock()));
     let Some(card) = card else {
-        let hint = "GET /api/v1/clients lists those there are.";
+        let hint = "GET /api/v1/clients lists them.";
         return Err(HttpError::no_such("client", id, hint));
     };
     card.outbox.kill();

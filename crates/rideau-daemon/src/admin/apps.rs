@@ -70,7 +70,7 @@ pub(super) async fn one_app(request: AdminRequest) -> Answer {
     ok(&more)
 }
 
-/// What the processes of an application wrote last.
+/// The last output of the processes of an application.
 pub(super) async fn logs(request: AdminRequest) -> Answer {
     let app = own(&request)?;
     let count = request.number("lines", LINES, LINES_MAX)?;
@@ -88,7 +88,7 @@ pub(super) async fn restart(request: AdminRequest) -> Answer {
         Some("now") => Restart::Immediate,
         Some(other) => {
             return Err(HttpError::wrong(format!(
-                "how wants \"rolling\", \"blocking\" or \"now\", not {other:?}."
+                "how takes \"rolling\", \"blocking\" or \"now\", not {other:?}."
             )));
         }
     };
@@ -137,7 +137,7 @@ fn to_process(request: &AdminRequest, done: &str, act: fn(&Apps, ProcessId) -> b
     // A user that may not use an app does not learn which processes it has.
     let found = found.filter(|(_, app)| request.viewer().sees("app", &app.name));
     let Some((process, app)) = found else {
-        let hint = "GET /api/v1/apps/NAME lists those there are.";
+        let hint = "GET /api/v1/apps/NAME lists them.";
         return Err(HttpError::no_such("process", number, hint));
     };
     if !act(apps, process) {
@@ -145,8 +145,7 @@ fn to_process(request: &AdminRequest, done: &str, act: fn(&Apps, ProcessId) -> b
             StatusCode::CONFLICT,
             "ERR",
             format!(
-                "Process {number} is in no state to be {done}: GET /api/v1/apps/{} says in \
-                     which.",
+                "Process {number} cannot be {done} in its state: GET /api/v1/apps/{} shows it.",
                 app.name
             ),
         ));
@@ -186,7 +185,7 @@ fn own(request: &AdminRequest) -> Result<Arc<App>, HttpError> {
 }
 
 fn gone(name: &str) -> HttpError {
-    HttpError::no_such("app", name, "GET /api/v1/apps lists those there are.")
+    HttpError::no_such("app", name, "GET /api/v1/apps lists them.")
 }
 
 fn note(request: &AdminRequest, app: &App, text: String) {

@@ -27,14 +27,14 @@ use crate::state::values;
 
 /// A client that is shed and is not told when to come back may do so then.
 const SOON: Duration = Duration::from_secs(1);
-/// What belongs to a lease of a regulator.
+/// The fields of a regulator's lease.
 const LEASE: [&str; 3] = ["ticket", "lead_us", "waited_us"];
-/// What a yes has, by what was asked for.
+/// The fields of a grant, by the kind of ask.
 const TAKEN: &[&str] = &["ticket", "member", "waited_us"];
 const LOCKED: &[&str] = &["ticket", "ordinal", "capacity", "fence", "waited_us"];
-/// What every no has.
+/// The fields of every refusal.
 pub(super) const REFUSED: &[&str] = &["waited_us", "why", "reason", "retry_after_us", "id"];
-/// What an ask that waits in the background has; the time if it is less than it wanted.
+/// The fields of an ask in the background; the time is there if it was shortened.
 pub(super) const AWAITS: &[&str] = &["ticket", "wait_ms"];
 const PLACED: &[&str] = &["ticket", "address", "pid", "waited_us"];
 /// What the answer of an ask for a value in the background has: the ticket of the ask, and the
@@ -48,11 +48,11 @@ const VALUE: &[&str] = &[
     "hops",
     "fence",
 ];
-/// What it has that no value is free.
+/// The fields when no value is free.
 pub(super) const NONE: &[&str] = &["free", "total", "why", "reason", "retry_after_us", "id"];
 const MATCHED: &[&str] = &["ticket", "value", "lead_us", "waited_us"];
 
-/// What can be said with a take.
+/// The body of a take.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Take {
@@ -65,7 +65,7 @@ struct Take {
     is_async: bool,
 }
 
-/// What can be said with a lock.
+/// The body of a lock.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Lock {
@@ -80,7 +80,7 @@ struct Lock {
     is_async: bool,
 }
 
-/// What can be said with an ask or an offer.
+/// The body of an ask or an offer.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Come {
@@ -97,7 +97,7 @@ struct Come {
     is_async: bool,
 }
 
-/// What can be said with an ask that has nothing of its own to say.
+/// The body of an ask without options of its own.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Plain {
@@ -109,7 +109,7 @@ struct Plain {
     is_async: bool,
 }
 
-/// What can be said with a wait for an answer, or for a match's end.
+/// The body of a wait for an answer, or for a match's end.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Await {
@@ -221,7 +221,7 @@ async fn wait_for(request: AdminRequest, command: &str) -> Answer {
     told(&reply, names_of(ticket), more)
 }
 
-/// What a yes of such a ticket has.
+/// The fields of a grant with this kind of ticket.
 fn names_of(ticket: Option<Ticket>) -> &'static [&'static str] {
     match ticket.map(|ticket| ticket.kind) {
         Some(TicketKind::Member) => TAKEN,
@@ -252,7 +252,7 @@ pub(super) async fn cancel(request: AdminRequest) -> Answer {
     }
 }
 
-/// What is known of an answer besides what it says.
+/// Details of an answer besides its fields.
 #[derive(Default)]
 struct Told {
     /// When to ask again.
@@ -382,7 +382,10 @@ fn told(reply: &Value, names: &[&str], more: Told) -> Answer {
         _ => &[],
     };
     let Some((Value::Bulk(word), rest)) = parts.split_first() else {
-        return Err(HttpError::wrong("There is no answer to that."));
+        return Err(HttpError::wrong(
+            "The server gave an answer of an unknown form: please report \
+            it.",
+        ));
     };
     let word = String::from_utf8_lossy(word).into_owned();
     let names = match word.as_str() {

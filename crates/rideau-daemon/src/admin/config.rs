@@ -50,7 +50,7 @@ pub(super) async fn history(request: AdminRequest) -> Answer {
     ok(&json!({ "versions": versions.collect::<Vec<_>>() }))
 }
 
-/// What is wrong with the config in the body.
+/// Checks the config in the body.
 pub(super) async fn check(request: AdminRequest) -> Answer {
     request.sees_all("the whole config")?;
     let checked = with_text(&request, |daemon, text, _| daemon.check(text)).await?;
@@ -60,7 +60,7 @@ pub(super) async fn check(request: AdminRequest) -> Answer {
     }
 }
 
-/// What the config in the body would change.
+/// Plans the config in the body.
 pub(super) async fn plan(request: AdminRequest) -> Answer {
     request.sees_all("the whole config")?;
     let planned = with_text(&request, |daemon, text, _| daemon.plan(text)).await?;
@@ -75,7 +75,7 @@ pub(super) async fn apply(request: AdminRequest) -> Answer {
     changed(applied)
 }
 
-/// What ranges were told is told when it is written down.
+/// Answers when the changes of ranges are stored.
 async fn written(daemon: &Daemon, plan: &Result<Plan, Unchanged>) -> Result<(), HttpError> {
     if plan.as_ref().is_ok_and(Plan::is_about_ranges) {
         let safe = daemon.values.ranges.logged().await;
@@ -95,7 +95,7 @@ pub(super) async fn rollback(request: AdminRequest) -> Answer {
     changed(back)
 }
 
-/// What a change came to.
+/// The answer for a change.
 pub(super) fn changed(plan: Result<Plan, Unchanged>) -> Answer {
     match plan {
         Ok(plan) => ok(&shown(&plan)),

@@ -45,7 +45,7 @@ pub(super) async fn open(request: AdminRequest) -> Answer {
     let ttl = said.ttl_ms.unwrap_or(TTL);
     if !(1..=TTL_MAX).contains(&ttl) || said.grace_ms.is_some_and(|ms| ms > TTL_MAX) {
         return Err(HttpError::wrong(format!(
-            "ttl_ms wants 1 to {TTL_MAX}, and grace_ms 0 to {TTL_MAX}."
+            "ttl_ms takes 1 to {TTL_MAX}, and grace_ms 0 to {TTL_MAX}."
         )));
     }
     request.check_label(Label::Session, &said.name)?;
@@ -85,7 +85,7 @@ pub(super) async fn open(request: AdminRequest) -> Answer {
             let refused = &daemon.counts.sessions_refused;
             refused.fetch_add(1, Ordering::Relaxed);
             Err(HttpError::of_command(&format!(
-                "BUSY There are {most} sessions, as many as limits.sessions_max allows."
+                "BUSY limits.sessions_max ({most}) reached: close some sessions or raise it."
             )))
         }
     }
@@ -140,7 +140,7 @@ pub(super) async fn done(request: AdminRequest) -> Answer {
     let ticket = ticket_of(request.name("ticket"))?;
     if ticket.kind != TicketKind::Match {
         return Err(HttpError::of_command(
-            "WRONGTYPE This is no match: end it with DELETE /v1/grants/{ticket}.",
+            "WRONGTYPE This is not a match: end it with DELETE /v1/grants/{ticket}.",
         ));
     }
     let lease_table = &request.daemon().lease_table;

@@ -1,4 +1,4 @@
-//! What happens now, for as long as a client watches, and what happened lately.
+//! Streams of samples and events, and their recent history.
 
 use std::convert::Infallible;
 use std::pin::pin;
@@ -113,7 +113,10 @@ impl Watcher {
             HttpError::new(
                 StatusCode::SERVICE_UNAVAILABLE,
                 "BUSY",
-                format!("{WATCHERS_MAX} watch already, as many as may: close one of them."),
+                format!(
+                    "{WATCHERS_MAX} streams are open, the most that may be: close one of \
+                    them."
+                ),
             )
         })?;
         let mut look = interval(LOOK);

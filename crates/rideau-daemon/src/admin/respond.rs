@@ -61,15 +61,13 @@ async fn enter(
     let query = Query::parse(parts.uri.query().unwrap_or_default());
     if let Some(unknown) = query.unknown(&route.known()) {
         return Err(HttpError::wrong(format!(
-            "There is no {unknown:?} to ask {} for: it knows {:?}.",
+            "Unknown parameter {unknown:?} of {}: it takes {:?}.",
             route.path,
             route.known()
         )));
     }
     let Some(names) = names else {
-        return Err(HttpError::wrong(
-            "The address is no UTF-8 once it is decoded.",
-        ));
+        return Err(HttpError::wrong("The decoded address is not UTF-8."));
     };
     let names = names.iter();
     let names = names.map(|(name, value)| (name.to_owned(), value.to_owned()));
@@ -126,7 +124,7 @@ async fn read(
     let read = async {
         while let Some(piece) = pieces.next().await {
             let Ok(piece) = piece else {
-                return Err(HttpError::wrong("The body ended before its time."));
+                return Err(HttpError::wrong("The body ended early."));
             };
             let added = input.add(&piece, most);
             added.map_err(|no_room| not_kept(admin, most, &no_room))?;
@@ -164,8 +162,8 @@ fn not_kept(admin: &Admin, most: usize, no_room: &NoRoom) -> HttpError {
                 StatusCode::TOO_MANY_REQUESTS,
                 "BUSY",
                 format!(
-                    "{max} bytes of requests are half sent, as many as limits.input_max allows: \
-                     send this one again later, or raise the limit."
+                    "limits.input_max ({max} bytes) reached by requests that are not complete: \
+                     send this one again later or raise it."
                 ),
             )
         }

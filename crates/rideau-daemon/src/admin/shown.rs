@@ -78,8 +78,7 @@ pub(super) fn find_pool(request: &AdminRequest) -> Result<Arc<NamedPool>, HttpEr
     let name = request.name("name");
     let catalog = request.catalog();
     let found = catalog.pools.get(name).cloned();
-    found
-        .ok_or_else(|| HttpError::no_such("pool", name, "GET /api/v1/pools lists those there are."))
+    found.ok_or_else(|| HttpError::no_such("pool", name, "GET /api/v1/pools lists them."))
 }
 
 pub(super) async fn brokers(request: AdminRequest) -> Answer {
@@ -92,7 +91,7 @@ pub(super) async fn one_broker(request: AdminRequest) -> Answer {
     let name = request.name("name");
     let catalog = request.catalog();
     let Some(place) = catalog.brokers.get(name) else {
-        let hint = "GET /api/v1/brokers lists those there are.";
+        let hint = "GET /api/v1/brokers lists them.";
         return Err(HttpError::no_such("broker", name, hint));
     };
     let mut shown = object(&BrokerNow::of(place));
@@ -206,7 +205,7 @@ fn page<T>(
 ) -> Result<(Vec<Value>, Option<String>), HttpError> {
     let cursor = request.query.find("cursor");
     let from = cursor.map_or(Ok(0), str::parse);
-    let from = from.map_err(|_| HttpError::wrong("cursor wants that of the page before."))?;
+    let from = from.map_err(|_| HttpError::wrong("cursor takes the cursor of the page before."))?;
     let page = Page {
         from,
         count: request.number("count", count, ROWS_MAX)?,

@@ -111,7 +111,7 @@ fn write_facts<T: Facts>(out: &mut String, title: &str, is_always: bool, all: &[
     write_some(out, title, all, all.len())
 }
 
-/// The first of so many things.
+/// The first of these things.
 fn write_some<T: Facts>(out: &mut String, title: &str, some: &[T], total: usize) -> fmt::Result {
     let is_on_page = |on: Surface| matches!(on, Surface::Show { is_on_page, .. } if is_on_page);
     let facts = T::ALL.iter().filter_map(|fact| {
@@ -198,7 +198,7 @@ fn write_events(out: &mut String, daemon: &Daemon, viewer: Viewer<'_>) -> fmt::R
     write_table(out, "Events", &["", "what", "by"], rows, events.len())
 }
 
-/// What to type next, with names and addresses that exist here.
+/// Commands to try next, with names and addresses that exist here.
 fn write_next(out: &mut String, server: &Server, catalog: &Catalog) -> fmt::Result {
     let pool = catalog.pools.keys().min();
     let broker = catalog.brokers.keys().min();

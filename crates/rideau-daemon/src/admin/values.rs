@@ -14,7 +14,7 @@ use crate::view::explain::explain;
 use crate::view::facts::{RangeNow, ViewNow};
 use crate::view::tables;
 
-/// What can be said with a reserve.
+/// The body of a reserve.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Reserve {
@@ -40,7 +40,7 @@ struct Reserve {
     is_async: bool,
 }
 
-/// What can be said with a claim or a change.
+/// The body of a claim or a change.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Change {
@@ -56,7 +56,7 @@ struct Change {
     claim: bool,
 }
 
-/// What can be said to hold a value for longer.
+/// The body of a refresh.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Refresh {
@@ -241,7 +241,7 @@ pub(super) async fn one_range(request: AdminRequest) -> Answer {
             ok(&shown)
         }
         _ => {
-            let hint = "GET /api/v1/ranges lists those there are.";
+            let hint = "GET /api/v1/ranges lists them.";
             Err(HttpError::no_such("range", name, hint))
         }
     }
@@ -271,7 +271,7 @@ fn beside(
             Json::Bool(is_so) => is_so.to_string(),
             Json::Array(_) | Json::Object(_) => {
                 return Err(HttpError::wrong(format!(
-                    "The field {name:?} of data wants a text, a number or null."
+                    "The field {name:?} of data takes a text, a number or null."
                 )));
             }
         };
@@ -296,13 +296,19 @@ fn outcome(reply: &Value) -> Result<(String, &[Value]), HttpError> {
             Some((Value::Bulk(word), rest)) => {
                 Ok((String::from_utf8_lossy(word).into_owned(), rest))
             }
-            _ => Err(HttpError::wrong("There is no answer to that.")),
+            _ => Err(HttpError::wrong(
+                "The server gave an answer of an unknown form: please report \
+                it.",
+            )),
         },
-        _ => Err(HttpError::wrong("There is no answer to that.")),
+        _ => Err(HttpError::wrong(
+            "The server gave an answer of an unknown form: please report \
+            it.",
+        )),
     }
 }
 
-/// What is told if no value is free.
+/// The answer if no value is free.
 fn told(word: &str, names: &[&str], rest: &[Value]) -> Answer {
     let (status, names) = match word {
         "go" | "ok" => (StatusCode::OK, names),

@@ -44,7 +44,7 @@ const WRITE_MAX: Duration = Duration::from_secs(30);
 // What may come before login needs nothing of what all share.
 const _: () = assert!(BEFORE_LOGIN_MAX <= input::BASE);
 
-/// What ended a connection.
+/// Why a connection ended.
 enum Over {
     /// It said goodbye, or was asked to go.
     Closed,
@@ -54,7 +54,7 @@ enum Over {
     Lost,
 }
 
-/// What a connection that has nothing to do may hear.
+/// An event for an idle connection.
 enum Heard {
     /// The other side said this many bytes.
     Read(io::Result<usize>),
@@ -203,7 +203,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
         self.flush().await
     }
 
-    /// What comes first. Every read passes here, so it is polled by hand.
+    /// The first event. Every read passes here, so it is polled by hand.
     async fn heard(&mut self) -> Heard {
         let client = &self.client;
         let (input, stream) = (&mut self.input, &mut self.stream);
@@ -338,8 +338,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
                 let counts = &self.client.daemon.counts;
                 counts.inputs_refused.fetch_add(1, Ordering::Relaxed);
                 self.client.reply().error(format_args!(
-                    "BUSY {max} bytes of commands are half sent, as many as limits.input_max \
-                     allows: send this one again later, or raise the limit."
+                    "BUSY limits.input_max ({max} bytes) reached by commands that are not \
+                     complete: send this one again later or raise it."
                 ));
             }
             NoRoom::System(error) => {

@@ -1,4 +1,4 @@
-//! What a connection watches: events by channel, and the commands of all.
+//! Subscriptions of a connection: channels of events, and `MONITOR`.
 //!
 //! A task forwards what happens to the connection's outbox, and ends with the
 //! connection. What its user may see is looked up when an event happens, and again
@@ -24,10 +24,10 @@ use crate::state::viewer::Viewer;
 /// The channel of what happens to values; that of one range is below it.
 pub(crate) const VALUES: &str = "rideau:ranges";
 
-/// What a message on it is of, in place of a kind of event.
+/// The word for messages about values, in place of a kind of event.
 const VALUE: &str = "value";
 
-/// What one connection watches.
+/// The subscriptions of one connection.
 #[derive(Default)]
 pub(crate) struct Watch {
     channels: Arc<Mutex<Vec<Channel>>>,
@@ -83,7 +83,7 @@ impl Watch {
         self.events.is_some() || self.values.is_some()
     }
 
-    /// What it hears of, those with or those without a pattern.
+    /// Its channels, those with or those without a pattern.
     pub(crate) fn names(&self, is_pattern: bool) -> Vec<Arc<str>> {
         let channels = self.channels.lock();
         let wanted = channels
@@ -107,7 +107,7 @@ impl Watch {
         self.commands.is_some()
     }
 
-    /// What it hears of.
+    /// Its channels.
     pub(crate) fn channels(&self) -> Vec<Channel> {
         self.channels.lock().clone()
     }
@@ -171,7 +171,7 @@ impl Watch {
     ///
     /// # Errors
     ///
-    /// If the user has as many streams as it may.
+    /// If the limit of streams of the user is reached.
     pub(crate) fn subscribe(
         &mut self,
         daemon: &Daemon,
@@ -223,7 +223,7 @@ impl Watch {
     ///
     /// # Errors
     ///
-    /// If the user has as many streams as it may.
+    /// If the limit of streams of the user is reached.
     pub(crate) fn subscribe_values(
         &mut self,
         daemon: &Arc<Daemon>,
@@ -295,7 +295,7 @@ impl Watch {
     ///
     /// # Errors
     ///
-    /// If the user has as many streams as it may.
+    /// If the limit of streams of the user is reached.
     pub(crate) fn monitor(
         &mut self,
         daemon: &Arc<Daemon>,
@@ -363,14 +363,14 @@ fn sees(user: Option<&User>, (kind, name): &(&'static str, Arc<str>)) -> bool {
 }
 
 impl Channel {
-    /// What to tell of an event, if it is one of these.
+    /// The push for an event, if it is subscribed to.
     fn push(&self, event: &Event, viewer: Viewer<'_>) -> Option<Push> {
         let all = format!("rideau:events:{}:{}", event.kind, event.name);
         let of = (event.kind, event.name.as_str().into());
         self.message(&all, &viewer.json_of(event).to_string().into(), &of)
     }
 
-    /// What to tell on a channel, if it is one of these.
+    /// The message on a channel, if it is subscribed to.
     fn message(&self, all: &str, text: &Arc<str>, of: &(&'static str, Arc<str>)) -> Option<Push> {
         let is_wanted = if self.is_pattern {
             globs(self.name.as_bytes(), all.as_bytes())

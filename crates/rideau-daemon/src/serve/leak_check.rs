@@ -31,7 +31,7 @@ const SHED: [Reason; 9] = [
     Reason::Protected,
 ];
 
-/// What was seen so far.
+/// The observations so far.
 #[derive(Default)]
 pub(crate) struct Watcher {
     /// By kind and name.
@@ -40,7 +40,7 @@ pub(crate) struct Watcher {
     leaks: HashSet<Ticket>,
 }
 
-/// What was seen of one place.
+/// The observations of one pool, broker or regulator.
 #[derive(Default)]
 struct Seen {
     shed: [u64; Reason::ALL.len()],
@@ -186,12 +186,12 @@ impl Seen {
                 let took = shedding.last.duration_since(shedding.since);
                 let all = shedding.count;
                 let text = match all {
-                    1 => format!("{kind} {name} sheds no more: 1 was shed"),
+                    1 => format!("{kind} {name} has stopped shedding: 1 was shed"),
                     _ if took.is_zero() => {
-                        format!("{kind} {name} sheds no more: {all} were shed at once")
+                        format!("{kind} {name} has stopped shedding: {all} were shed at once")
                     }
                     _ => format!(
-                        "{kind} {name} sheds no more: {all} were shed in {}",
+                        "{kind} {name} has stopped shedding: {all} were shed in {}",
                         Brief(took)
                     ),
                 };
@@ -214,7 +214,7 @@ impl Seen {
     }
 }
 
-/// What a pool says of its last start.
+/// The sentence of a pool about its last failed start.
 fn last_fault(explained: &str) -> String {
     let mut lines = explained.lines();
     let line = lines.find_map(|line| line.strip_prefix("The last start failed: "));

@@ -56,7 +56,7 @@ pub struct NamedPool {
     pub name: Arc<str>,
     /// The pool.
     pub pool: Pool<Members>,
-    /// What starts its members.
+    /// The source of its members.
     pub members: Members,
     /// How it was set up.
     pub config: ArcSwap<PoolConfig>,
@@ -112,7 +112,7 @@ pub(crate) struct RulePlace {
     pub counts: Arc<RuleCounts>,
 }
 
-/// What became of the asks that came to keys of a rule.
+/// Outcomes of asks for keys of a rule.
 #[derive(Default)]
 pub(crate) struct RuleCounts {
     /// How many were granted, at once or after a wait.
@@ -147,7 +147,7 @@ impl RuleCounts {
     }
 }
 
-/// What a change of configuration leaves behind.
+/// The parts of the old config that a change removed.
 #[derive(Default)]
 pub(crate) struct Left {
     /// Pools that are gone; a holder of one of their members keeps it for now.
@@ -309,7 +309,7 @@ impl Catalog {
         rules.iter().map(place).collect()
     }
 
-    /// Those of them that a user may see.
+    /// The part of the catalog that a user may see.
     pub(crate) fn seen(&self, viewer: Viewer<'_>) -> Self {
         let mut seen = self.clone();
         seen.pools.retain(|name, _| viewer.sees("pool", name));

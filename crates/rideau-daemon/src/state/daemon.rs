@@ -53,7 +53,7 @@ pub(crate) use rights::no_use;
 
 /// All that the server knows.
 pub struct Daemon {
-    /// What it was told.
+    /// The running config.
     pub(crate) config: ArcSwap<Config>,
     /// Everything that has a name.
     pub(crate) catalog: ArcSwap<Catalog>,
@@ -69,15 +69,13 @@ pub struct Daemon {
     pub(crate) clients: Clients,
     /// The sessions.
     pub(crate) sessions: Sessions,
-    /// What each user has of what all share.
+    /// How much each user has of shared limits.
     pub(crate) quotas: Quotas,
-    /// What happened.
     pub(crate) events: Arc<Events>,
     /// Which users logged in, and which did not.
     pub(crate) logins: Logins,
     /// The last asks that were refused, to explain them.
     pub(crate) refusals: RefusalLog,
-    /// What was counted.
     pub(crate) counts: Counts,
     /// How often each command was executed, and how long that took.
     pub(crate) timings: CommandStats,
@@ -95,13 +93,13 @@ pub struct Daemon {
     pub(crate) files: Files,
     /// Room for what clients have sent and not finished.
     pub(crate) input: Arc<Budget>,
-    /// Who is in control without being a user of the config.
+    /// The operator, which is not a user of the config.
     pub(crate) operator: Operator,
     /// Room for health checks when there are too many connections.
     pub(crate) reserve: Reserve,
     /// Turns to check a password.
     pub(crate) password_checks: ResizableSemaphore,
-    /// What it was told, as text, and what before.
+    /// The text of the config, and earlier versions.
     pub(crate) settings: Settings,
     /// The applications.
     pub(crate) apps: Apps,
@@ -109,7 +107,7 @@ pub struct Daemon {
     pub(crate) front: Arc<Front>,
 }
 
-/// What was counted since the start.
+/// Counters since the start.
 #[derive(Default)]
 pub(crate) struct Counts {
     /// Commands that were executed.

@@ -36,7 +36,7 @@ enum Source {
     Exec(Arc<Programs>),
 }
 
-/// What it takes to follow a changed config.
+/// How to follow a changed config.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Follow {
     /// Nothing more: the members that are there are as they should be, or say
@@ -58,7 +58,7 @@ struct List {
     free: VecDeque<Arc<str>>,
 }
 
-/// What clients brought and no pool has taken yet.
+/// Offered members that no pool has taken yet.
 #[derive(Default)]
 struct Offers {
     waiting: Mutex<VecDeque<Arc<Offer>>>,
@@ -116,7 +116,7 @@ impl Member {
         &self.pool
     }
 
-    /// What the holder is told.
+    /// The value that the holder gets.
     pub fn value(&self) -> &Arc<str> {
         &self.value
     }
@@ -147,7 +147,7 @@ impl Offer {
         }
     }
 
-    /// What its holders are told.
+    /// The value that its holders get.
     pub fn value(&self) -> &Arc<str> {
         &self.value
     }
@@ -184,7 +184,7 @@ impl Offer {
 }
 
 impl Members {
-    /// What a config says. Processes are started in the run_dirs.
+    /// The members of a config. Processes run in the folders of `run_dirs`.
     pub fn new(name: &Arc<str>, config: &config::PoolConfig, run_dirs: &Arc<RunDirs>) -> Self {
         let source = match &config.member {
             config::Member::List(values) => {
@@ -426,7 +426,7 @@ mod tests {
             let (one, two, ..) = (start(), start(), bring(), bring());
             let both = async { (one.await, two.await) };
             let both = tokio::time::timeout(Duration::from_secs(20), both).await;
-            assert!(both.is_ok(), "somebody was forgotten in round {round}");
+            assert!(both.is_ok(), "an offer was forgotten in round {round}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What a connection is told without having asked.
+//! Push messages for a connection.
 
 use std::mem;
 use std::sync::Arc;
@@ -38,9 +38,9 @@ pub enum Push {
     Done(Ticket, Option<Vec<u8>>),
     /// The other party of a match went away.
     Down(Ticket, &'static str),
-    /// What was held is taken back.
+    /// A lease was taken back.
     Revoked(Ticket, &'static str),
-    /// What several nodes share is taken back: the node has lost its place among them.
+    /// A shared lease was lost, because the node lost its own lease in the cluster.
     Lost(Ticket),
     /// How sure the node is of what several nodes share.
     Certainty(&'static str),

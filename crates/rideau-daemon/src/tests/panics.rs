@@ -231,7 +231,7 @@ async fn a_connection_that_comes_to_no_lane_is_forgotten() {
     place.io_threads.finish().await;
     let _wire = place.connect();
     let count = || place.daemon.counts.connections.load(Ordering::Relaxed);
-    until("nobody is let in", || count() == 1).await;
+    until("no connection is let in", || count() == 1).await;
     place.forgets_all().await;
 }
 

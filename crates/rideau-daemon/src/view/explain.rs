@@ -26,7 +26,7 @@ use crate::view::tables::Cell;
 /// An answer to the question what something is about.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Explained {
-    /// What kind of thing it is.
+    /// The kind of the thing.
     pub kind: &'static str,
     /// Its name.
     pub name: String,
@@ -94,7 +94,7 @@ fn dropped(daemon: &Daemon, id: &str, viewer: Viewer<'_>) -> Option<Explained> {
     }
     let ago = dropped.at.elapsed().unwrap_or_default();
     let mut text = format!(
-        "{} {} said no {} ago, after {}: {}.\n{}\n{} waited there at that moment.\n",
+        "{} {} refused this ask {} ago, after {}: {}.\n{}\n{} waited there at that moment.\n",
         dropped.kind,
         dropped.name,
         span(ago),
@@ -106,8 +106,8 @@ fn dropped(daemon: &Daemon, id: &str, viewer: Viewer<'_>) -> Option<Explained> {
     if dropped.explained.is_empty() {
         let _ = writeln!(
             text,
-            "EXPLAIN {} says how it is there now: under overload only some noes are explained in \
-             full.",
+            "EXPLAIN {} says how it is there now: under overload only some refusals are explained \
+             in full.",
             dropped.name
         );
     } else {
@@ -141,7 +141,7 @@ fn ticket(daemon: &Daemon, word: &str, viewer: Viewer<'_>) -> Option<Explained> 
             kind: ticket.kind.word(),
             name: word.into(),
             text: format!(
-                "This ticket is over: it was {} {} ago.\n",
+                "This ticket has ended: it was {} {} ago.\n",
                 why.words(),
                 span(ago)
             ),
@@ -251,20 +251,20 @@ fn session(daemon: &Daemon, ticket: Ticket, viewer: Viewer<'_>) -> Option<Explai
 
 fn connection(daemon: &Daemon, word: &str, viewer: Viewer<'_>) -> Option<Explained> {
     let card = daemon.clients.find(word.parse().ok()?)?;
-    let who = Arc::clone(&card.card.lock());
-    if !viewer.sees_of(&who) || !viewer.sees_holder(&who) {
+    let owner = Arc::clone(&card.card.lock());
+    if !viewer.sees_of(&owner) || !viewer.sees_holder(&owner) {
         return None;
     }
-    let name = who.name.lock().clone();
+    let name = owner.name.lock().clone();
     let holder = *card.holder.lock();
     let mut held = daemon.lease_table.rows(holder);
     held.retain(|row| is_seen(row, viewer));
     let is_waiting = card.is_waiting.load(Ordering::Relaxed);
     let mut text = format!(
-        "Connection {} is {name}, user {}, from {}. It came {} ago and last said something {} \
-         ago{}.\n",
+        "Connection {} is {name}, user {}, from {}. It connected {} ago and sent its last command \
+         {} ago{}.\n",
         card.id,
-        who.user,
+        owner.user,
         card.address,
         span(card.since.elapsed()),
         span(card.silent()),
@@ -274,16 +274,16 @@ fn connection(daemon: &Daemon, word: &str, viewer: Viewer<'_>) -> Option<Explain
         },
     );
     if is_waiting {
-        text.push_str("A command of it waits now.\n");
+        text.push_str("One of its commands waits now.\n");
     }
     if card.session.lock().is_some() {
-        text.push_str("It is in a session, which holds what it takes.\n");
+        text.push_str("It is attached to a session, which holds what it takes.\n");
     }
     if card.foreign_releases.load(Ordering::Relaxed) > 0 {
         text.push_str(
-            "It releases what other connections took, as pooled clients do: open a SESSION, or \
-             use a dedicated connection, or what it took is taken back when the pool closes that \
-             connection.\n",
+            "It releases what other connections took, as pooled clients do. Open a SESSION or use \
+             a dedicated connection: otherwise what it took is taken back when the client closes \
+             the connection that took it.\n",
         );
     }
     list(&mut text, &held);
@@ -293,7 +293,7 @@ fn connection(daemon: &Daemon, word: &str, viewer: Viewer<'_>) -> Option<Explain
         text,
         facts: vec![
             ("id", card.id.into()),
-            ("user", (&*who.user).into()),
+            ("user", (&*owner.user).into()),
             ("address", card.address.as_str().into()),
             ("held", held.len().into()),
             ("is_waiting", usize::from(is_waiting).into()),
@@ -433,13 +433,16 @@ fn key(daemon: &Daemon, name: &str, viewer: Viewer<'_>) -> Option<Explained> {
         }
         Buckets::Client => {
             let per = usize::try_from(rule.per).unwrap_or(usize::MAX);
-            format!("{} in each bucket the client asks for", count(per, "unit"))
+            format!(
+                "{} in each bucket; the client says how many buckets",
+                count(per, "unit")
+            )
         }
     };
     // Any text may be a key; a user who mistyped another name should notice.
     let is_any = rule.pattern == "*" && held == 0 && waiting == 0;
     let about = match is_any {
-        true => format!("Nothing there is called {name:?}. As a key of locks it has"),
+        true => format!("Nothing is called {name:?}. As a lock key it has"),
         false => format!("Key {name} has"),
     };
     let mut text = format!(
@@ -471,7 +474,7 @@ fn key(daemon: &Daemon, name: &str, viewer: Viewer<'_>) -> Option<Explained> {
     })
 }
 
-/// What a holder holds, a line for each of the first.
+/// The leases of a holder, a line for each of the first.
 fn list(text: &mut String, held: &[LeaseRow]) {
     if held.is_empty() {
         text.push_str("It holds nothing.\n");

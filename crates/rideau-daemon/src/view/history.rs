@@ -29,7 +29,7 @@ pub(crate) struct History {
     newest: watch::Sender<Arc<Sample>>,
 }
 
-/// Every series has as many values as `at` has, unless it is younger.
+/// Every series has a value for each of `at`, unless it is younger.
 #[derive(Default)]
 struct Series {
     at: VecDeque<u64>,
@@ -48,7 +48,7 @@ pub(crate) struct Sample {
 /// The numbers of one thing.
 #[derive(Clone, Debug)]
 pub(crate) struct HistoryRow {
-    /// What it is: `server`, `pool`, `broker`, `regulator`, `lock` or `app`.
+    /// The kind: `server`, `pool`, `broker`, `regulator`, `lock` or `app`.
     pub kind: &'static str,
     /// Its name; the server has none.
     pub name: String,

@@ -30,12 +30,12 @@ use crate::view::facts::{
 pub(crate) struct Table {
     /// The names of the columns.
     pub columns: Vec<&'static str>,
-    /// As many cells as there are columns, each.
+    /// Rows with a cell for each column.
     pub rows: Vec<Vec<Cell>>,
     /// The keys of the rows, which grow, where those stay the same when rows come and
     /// go; else it is their places.
     keys: Vec<u128>,
-    /// What is left for the next page, and how to ask for that.
+    /// How many rows are left for the next page, and the command for it.
     more: Option<(More, String)>,
 }
 
@@ -50,7 +50,7 @@ pub(crate) enum Cell {
     Text(String),
 }
 
-/// What there is to look at.
+/// The tables of `SHOW`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum TableKind {
     /// The pools.
@@ -71,7 +71,7 @@ pub enum TableKind {
     Apps,
     /// Their processes.
     Processes,
-    /// What those serve now.
+    /// The requests that processes serve now.
     Requests,
     /// The connections.
     Clients,
@@ -81,11 +81,11 @@ pub enum TableKind {
     Holders,
     /// The last asks that were refused; the newest first.
     Refusals,
-    /// What happened; the newest first.
+    /// The last events, the newest first.
     Events,
     /// Every key of the config that counts.
     Config,
-    /// What outsiders can fill, how far it is filled, how often clients were turned away.
+    /// Limits, how much of each is used, and how often each refused.
     Limits,
     /// The nodes of the cluster.
     Nodes,
@@ -100,7 +100,7 @@ pub(crate) struct TableQuery<'a> {
     pub name: Option<&'a str>,
     /// Which of them.
     pub page: Page,
-    /// Whose tickets are shown in full.
+    /// The viewer: only its own tickets are shown in full.
     pub viewer: Viewer<'a>,
 }
 
@@ -188,7 +188,7 @@ impl TableKind {
         }
     }
 
-    /// What this word asks for, in either case.
+    /// The table with this name, in upper or lower case.
     pub fn of(word: &[u8]) -> Option<Self> {
         // The former word, until version 1.
         if word.eq_ignore_ascii_case(b"drops") {

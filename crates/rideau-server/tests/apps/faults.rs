@@ -40,7 +40,7 @@ fn killing_processes_under_reads_fails_no_request() {
             }
         }
     });
-    assert!(killed > 0, "nobody was killed");
+    assert!(killed > 0, "no process was killed");
     let failed = failed.into_inner().unwrap();
     assert!(
         failed.is_empty(),

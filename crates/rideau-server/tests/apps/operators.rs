@@ -52,12 +52,14 @@ fn a_disabled_process_waits_an_enabled_one_serves_and_a_detached_one_goes() {
         assert_eq!(ops.say(&format!("APP.DISABLE {pid}")), "+OK");
         assert_eq!(process(&mut ops, "state"), "disabled");
         let late = ops.say("APP.GET shop WAIT 100");
-        assert!(late.starts_with("[timeout, "), "nobody new: {late}");
+        assert!(late.starts_with("[timeout, "), "nothing new: {late}");
         for answer in served {
             assert_eq!(answer.join().unwrap().status, 200);
         }
     });
-    until("nobody is served", || process(&mut ops, "sessions") == "0");
+    until("no request is served", || {
+        process(&mut ops, "sessions") == "0"
+    });
     assert_eq!(process(&mut ops, "state"), "disabled", "it is kept");
     let twice = ops.say(&format!("APP.DISABLE {pid}"));
     assert!(twice.starts_with("-ERR process"), "{twice}");

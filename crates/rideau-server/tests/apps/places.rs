@@ -98,7 +98,9 @@ fn a_holder_that_vanishes_gives_its_place_to_a_waiting_client() {
     let said = second.hear();
     assert!(said.starts_with("[go, ") && said.contains(&pid), "{said}");
     drop(second);
-    until("nobody has a place", || of_app(&mut ops, "sessions") == "0");
+    until("no request has a place", || {
+        of_app(&mut ops, "sessions") == "0"
+    });
     let numbers = harness.admin("GET", "/metrics", "").body;
     let back = "rideau_reclaims_total{kind=\"app\",cause=\"disconnect\"} 2";
     assert!(numbers.contains(back), "{numbers}");

@@ -24,9 +24,9 @@ use crate::peer::{cell, rows};
 use crate::tiny;
 
 const MAX: usize = 10;
-/// Time goes so many times faster than in the trace, if the machine can.
+/// Time goes this many times faster than in the trace, if the machine can.
 const FASTER: u32 = 50;
-/// As many ask at a time.
+/// How many ask at a time.
 const CLIENTS: usize = 4;
 /// How often processes are counted.
 const LOOK: Duration = Duration::from_millis(50);

@@ -11,7 +11,7 @@ use crate::harness::{Harness, folder, processes_of, until};
 fn an_application_starts_with_the_first_request_and_is_gone_with_the_server() {
     let folder = folder();
     let harness = Harness::new(&folder, "[app.shop]\nexec = APP\n");
-    assert!(processes_of(&folder).is_empty(), "nobody has asked yet");
+    assert!(processes_of(&folder).is_empty(), "no request came yet");
     let answer = harness.get("/hello");
     assert_eq!(answer.status, 200, "{answer:?}");
     assert!(answer.body.starts_with("ok GET /hello"), "{answer:?}");
@@ -121,7 +121,7 @@ fn no_process_survives_a_server_that_is_killed() {
     until("two processes", || processes_of(&folder).len() >= 2);
     assert_eq!(harness.get("/").status, 200);
     harness.kill();
-    until("nobody is left", || processes_of(&folder).is_empty());
+    until("no process is left", || processes_of(&folder).is_empty());
     let harness = Harness::start(&folder);
     assert_eq!(harness.get("/").status, 200);
     harness.end();

@@ -9,7 +9,7 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 
 use rideau_process::{
-    Address, Listen, Probe, Program, Ready, ResourceLimits, StartReport, StartStep, Whom,
+    Address, Listen, Probe, Program, Ready, ResourceLimits, StartReport, StartStep, StopTarget,
 };
 use rideau_testing::{command, skipped};
 
@@ -341,7 +341,7 @@ async fn a_program_that_needs_a_stage_is_refused_where_there_is_none() {
     let mut other = program(&["sleep", "1"], Ready::Started);
     other.umask = Some(0o077);
     let error = harness.start(&other).await.unwrap_err().to_string();
-    let why = "what it wants needs a stage, and this program has none";
+    let why = "its options need the stage program, which is missing";
     assert_eq!(error, format!("cannot make room for a child: {why}"));
     assert_eq!(harness.files(), [""; 0]);
 }
@@ -356,7 +356,7 @@ async fn the_child_alone_is_asked_to_stop_if_its_program_says_so() {
         while :; do sleep 0.01; done";
     let mut program = shell(script, Ready::Line("up".to_owned()));
     program.directory = Some(harness.path().to_owned());
-    program.stop_whom = Whom::Child;
+    program.stop_target = StopTarget::Child;
     let process = harness.start(&program).await.unwrap();
     let census = rideau_process::ProcessList::take();
     let usage = process.usage(&census);

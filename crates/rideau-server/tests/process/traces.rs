@@ -49,7 +49,7 @@ async fn a_hundred_starts_and_stops_leave_nothing() {
     }
     // On a busy machine the first round may have been closing some of its own.
     until("all files closed", || open_files() <= before).await;
-    // The warden is one, and waits for as long as the folder is open.
+    // The reaper is one, and waits for as long as the folder is open.
     until("the last child's burial", || children() == 1).await;
     drop(harness);
     assert_eq!(children(), 0);
@@ -102,7 +102,7 @@ async fn a_killed_daemon_leaves_no_process() {
     daemon.kill().unwrap();
     daemon.wait().unwrap();
     // The folder is not opened, and still they go.
-    until("everybody's end", || {
+    until("the end of all", || {
         ![server, outlived, leader].into_iter().any(runs)
     })
     .await;
@@ -126,7 +126,7 @@ async fn what_a_killed_daemon_left_is_ended_by_the_next() {
     );
     daemon.kill().unwrap();
     daemon.wait().unwrap();
-    assert!(runs(server) && runs(outlived), "nobody ended them");
+    assert!(runs(server) && runs(outlived), "they still run");
     let leader = group(outlived);
     until("the leader's end", || !runs(leader)).await;
 
@@ -145,7 +145,10 @@ async fn what_a_killed_daemon_left_is_ended_by_the_next() {
     let folder = RunFolder::open(&run).unwrap();
     assert_eq!(folder.ended(), 3);
     until("the server's end", || !runs(server)).await;
-    until("the end of who outlived its leader", || !runs(outlived)).await;
+    until("the end of the process that outlived its leader", || {
+        !runs(outlived)
+    })
+    .await;
     unrecorded.wait().unwrap();
     assert!(stranger.try_wait().unwrap().is_none(), "it was not ours");
     stranger.kill().unwrap();

@@ -53,7 +53,7 @@ pub(super) struct Met<W> {
     pub(super) waited_nanos: u64,
 }
 
-/// What a waiter is told.
+/// The answer of a waiter.
 pub(super) enum Told<V, W> {
     Met(Met<W>),
     Refused(Box<Refused<V>>),
@@ -157,7 +157,7 @@ impl<V, W> MatchCell<V, W> {
             return Poll::Ready(told);
         }
         let Stage::Waits(waker) = &mut *stage else {
-            unreachable!("who has taken its answer waits no more");
+            unreachable!("a party with an answer waits no more");
         };
         let known = waker.as_ref();
         if !known.is_some_and(|waker| waker.will_wake(context.waker())) {
@@ -191,9 +191,13 @@ impl<V, W> MatchCell<V, W> {
                 let met = watched.met.expect("it was not taken before");
                 (met, watched.ends)
             }
-            Stage::Waits(_) | Stage::Taken { .. } => unreachable!("who is left was answered"),
+            Stage::Waits(_) | Stage::Taken { .. } => {
+                unreachable!("the party that is left was answered")
+            }
         };
-        let how = ends.of(MatchSide::Comer).expect("who lets go has ended");
+        let how = ends
+            .of(MatchSide::Comer)
+            .expect("a party that lets go has ended");
         Ok(met.into_match(ticket, Peer::that_ended(how)))
     }
 
@@ -254,7 +258,7 @@ impl<V, W> Stage<V, W> {
         match self {
             Self::Met { ends, .. } | Self::Taken { ends } => *ends,
             Self::Watched(watched) => watched.ends,
-            Self::Waits(_) | Self::Refused(_) => unreachable!("only who met has a peer"),
+            Self::Waits(_) | Self::Refused(_) => unreachable!("only a matched party has a peer"),
         }
     }
 
@@ -264,7 +268,7 @@ impl<V, W> Stage<V, W> {
             let ends = self.ends();
             let met = self.take().map(|told| match told {
                 Told::Met(met) => met,
-                Told::Refused(_) => unreachable!("only who met has a peer"),
+                Told::Refused(_) => unreachable!("only a matched party has a peer"),
             });
             let wakers = [None, None];
             *self = Self::Watched(Box::new(Watched { ends, met, wakers }));
@@ -293,7 +297,7 @@ impl<V: Send, W: Send> Bond for MatchCell<V, W> {
                 None
             }
             Stage::Watched(watched) => watched.end(side, how),
-            Stage::Waits(_) | Stage::Refused(_) => unreachable!("only who met has a peer"),
+            Stage::Waits(_) | Stage::Refused(_) => unreachable!("only a matched party has a peer"),
         };
         waker.into_iter().for_each(Waker::wake);
     }

@@ -53,7 +53,7 @@ impl<V, W> State<V, W> {
     }
 }
 
-/// What an ask or an offer finds when it comes.
+/// The result of an ask or an offer at its arrival.
 pub(crate) enum Coming<V, W> {
     Met(Match<W>),
     Refused(Refused<V>),
@@ -66,7 +66,7 @@ impl<V, W> Coming<V, W> {
         match self {
             Self::Met(met) => Ok(met),
             Self::Refused(refused) => Err(refused),
-            Self::Waiting(..) => unreachable!("who does not want to wait is answered at once"),
+            Self::Waiting(..) => unreachable!("an ask that does not wait is answered at once"),
         }
     }
 }
@@ -222,16 +222,18 @@ where
         // Each part is taken out alone: a state that was just written is slow to
         // move as a whole.
         if let State::Fresh(value) = &mut this.state {
-            let value = value.take().expect("nobody polls after the answer");
+            let value = value.take().expect("a wait is not polled after its answer");
             return this.begin_polled(value, &AskOptions::USUAL, context);
         }
         if let State::FreshOn(fresh) = &mut this.state {
-            let fresh = fresh.take().expect("nobody polls after the answer");
+            let fresh = fresh.take().expect("a wait is not polled after its answer");
             return this.begin_polled(fresh.0, &fresh.1, context);
         }
         if let State::Waiting { ticket, match_cell } = &mut this.state {
             let ticket = *ticket;
-            let known = match_cell.as_ref().expect("nobody polls after the answer");
+            let known = match_cell
+                .as_ref()
+                .expect("a wait is not polled after its answer");
             // Its peer may have let go already, and then the waiter alone is
             // left.
             if Arc::strong_count(known) == 1 {
@@ -242,7 +244,10 @@ where
             let match_cell = match_cell.take().expect("it was just seen");
             return Poll::Ready(receive(told, ticket, match_cell));
         }
-        Poll::Ready(this.answered().expect("nobody polls after the answer"))
+        Poll::Ready(
+            this.answered()
+                .expect("a wait is not polled after its answer"),
+        )
     }
 }
 
@@ -283,7 +288,7 @@ where
     }
 }
 
-/// What a waiter is told becomes its answer; the match becomes the bond.
+/// Turns the message for a waiter into its answer, and the cell into the bond of the match.
 fn receive<V: Send + 'static, W: Send + 'static>(
     told: Told<V, W>,
     ticket: Ticket,
@@ -301,7 +306,7 @@ fn receive_last<V: Send + 'static, W: Send + 'static>(
     ticket: Ticket,
     match_cell: Arc<MatchCell<V, W>>,
 ) -> Answer<V, W> {
-    let match_cell = Arc::into_inner(match_cell).expect("nobody else was left");
+    let match_cell = Arc::into_inner(match_cell).expect("the other party has let go");
     match_cell.into_answer(ticket)
 }
 

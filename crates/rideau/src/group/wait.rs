@@ -24,7 +24,7 @@ pub(super) struct Wait<'a, M: Manager> {
     answers: Answers,
 }
 
-/// What pools said that had no member.
+/// The refusals of the pools so far, as one.
 #[derive(Default)]
 pub(super) struct Answers(Option<NotTaken>);
 

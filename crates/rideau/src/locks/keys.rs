@@ -51,7 +51,7 @@ pub(super) struct Keys<K: Key> {
     #[cfg(not(rideau_loom))]
     start: Instant,
     rules: Rules<K>,
-    /// That of all lines.
+    /// The clock of all queues.
     clock: Clock,
     /// Rules change one after the other.
     changing: Mutex<()>,
@@ -60,7 +60,7 @@ pub(super) struct Keys<K: Key> {
     closed: AtomicBool,
 }
 
-/// What is changed under one lock: keys whose hashes are alike, and this.
+/// A shard of keys, with the data that one lock guards.
 pub(super) struct Shard<K: Key> {
     /// No key was ever given a larger fence among those that were forgotten.
     fence: u64,

@@ -19,7 +19,7 @@ const PERIOD: Duration = Duration::from_millis(50);
 const REST: u32 = 50;
 const REST_MAX: Duration = Duration::from_secs(10);
 
-/// What is to be swept.
+/// A map that is swept.
 trait Sweep: Send + Sync {
     /// True if there is more to do next time.
     fn sweep(&self) -> bool;

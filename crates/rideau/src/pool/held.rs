@@ -135,7 +135,7 @@ impl<'a, M: Manager> Held<'a, M> {
         Pool { driver }
     }
 
-    /// What is known of the member.
+    /// The age, uses and other facts of the member.
     pub fn about(held: &Self) -> About {
         let now = held.driver().clock().now();
         let idle = held.place().lead().reversed().waited();
@@ -189,7 +189,7 @@ impl<'a, M: Manager> Held<'a, M> {
         Poll::Pending
     }
 
-    /// What becomes of the member at its end.
+    /// Sets how the member is treated at the end.
     pub(super) fn set_fate(&self, fate: Fate) {
         let place = self.place();
         place.set_flag(flag::CHECK, fate == Fate::Check);

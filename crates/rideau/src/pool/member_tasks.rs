@@ -1,4 +1,4 @@
-//! What has to be awaited for a member: its start, its check, its stop.
+//! The tasks of members: start, check, stop.
 //!
 //! Each runs in a task of its own, so that no take waits for a manager's code.
 //! However such a task ends, by its end, a panic, or the end of the runtime,
@@ -182,7 +182,7 @@ struct Charge<M: Manager> {
     duty: Duty<M>,
 }
 
-/// What a task is.
+/// The bounds of a task.
 trait Task: Future<Output = ()> + Send + 'static {}
 
 impl<F: Future<Output = ()> + Send + 'static> Task for F {}

@@ -78,7 +78,7 @@ pub(crate) struct PoolShell<M: Manager> {
     me: OnceLock<Weak<PoolDriver<M>>>,
     /// Why the last start failed, until one goes well.
     fault: Mutex<Option<Fault>>,
-    /// So many starts failed in a row that the circuit is open.
+    /// The circuit is open, because starts failed in a row.
     failing: AtomicBool,
     /// How long some holders kept their member that did not have to ask for it.
     pub(super) holds: Mutex<Histogram>,
@@ -117,7 +117,7 @@ impl PoolTables {
 }
 
 impl FreeReplySlots {
-    /// As many takes wait as can.
+    /// No further take can wait.
     #[inline]
     pub(super) fn is_full(&self) -> bool {
         self.len == LEN_MAX && self.free.is_empty()
@@ -296,7 +296,7 @@ impl<M: Manager> Shell<PoolTables> for PoolShell<M> {
                 self.cells.get(reply.cell).refuse(&refusal);
                 after.wake(reply.waker);
             }
-            core::Effect::Forget(_) => unreachable!("who leaves says so"),
+            core::Effect::Forget(_) => unreachable!("a take that leaves says so"),
             core::Effect::Start { slot, id } => self.start(slot, id, after),
             core::Effect::Check { slot, id } => self.check(slot, id, after),
             core::Effect::Stop { slot, id, why } => self.stop(slot, id, why, after),
@@ -390,7 +390,7 @@ impl Rules {
         uses >= self.uses_max.load(Ordering::Relaxed)
     }
 
-    /// A member that was idle for so many nanoseconds has to be checked.
+    /// A member that was idle for this many nanoseconds has to be checked.
     #[inline]
     pub(super) fn is_stale(&self, idle: u64) -> bool {
         idle >= self.stale_from.load(Ordering::Relaxed)

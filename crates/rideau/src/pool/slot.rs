@@ -1,4 +1,4 @@
-//! What the handle knows of one member beside the machine.
+//! The slot of one member, outside of the machine.
 
 use std::sync::Arc;
 use std::task::Waker;
@@ -53,10 +53,10 @@ pub(super) struct MemberEntry<M: Manager> {
 /// Ends a member's work from outside.
 pub(super) type Abort = Box<dyn FnOnce() + Send>;
 
-/// What is needed seldom.
+/// Data that is rarely needed.
 #[derive(Default)]
 pub(super) struct Side {
-    /// What the holder says of itself.
+    /// The note of the holder.
     pub(super) note: Option<String>,
     /// Ends the member's work from outside.
     pub(super) abort: Option<Abort>,
@@ -79,7 +79,7 @@ pub(super) struct Side {
 
 const HELD: u64 = 1 << 63;
 
-/// What a slot is to know of its holder.
+/// Flags of a slot about its holder.
 pub(super) mod flag {
     /// Its time is measured though it did not have to ask.
     pub(in super::super) const MEASURED: u32 = 1;
@@ -142,7 +142,7 @@ impl<M: Manager> MemberSlot<M> {
         Duration::from_nanos(self.waited.load(Ordering::Relaxed))
     }
 
-    /// What is known of the holder.
+    /// The flags about the holder.
     #[inline]
     pub(super) fn flags(&self) -> u32 {
         self.flags.load(Ordering::Relaxed)
@@ -266,7 +266,7 @@ impl<M: Manager> MemberSlot<M> {
         (std::mem::take(&mut side.watchers), side.abort.take())
     }
 
-    /// What is known of the member, idle since `idle`.
+    /// Facts about the member, idle since `idle`.
     pub(super) fn about(&self, idle: Duration, now: Instant) -> About {
         let born = Instant::from_nanos(self.born.load(Ordering::Relaxed));
         About {

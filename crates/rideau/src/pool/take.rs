@@ -61,7 +61,7 @@ impl Mark {
     }
 }
 
-/// One in so many takes from the idle cache is measured, and counts for the
+/// One in this many takes from the idle cache is measured, and counts for the
 /// scheduler's budget.
 const MEASURED: u64 = 16;
 
@@ -95,7 +95,7 @@ impl<'a, M: Manager> Take<'a, M> {
                     }
                 }
                 Came::Refused(refusal) => return Err(not_taken(&self.driver, refusal)),
-                Came::Waits(_) => unreachable!("who does not want to wait does not"),
+                Came::Waits(_) => unreachable!("a take that does not wait is answered at once"),
             }
         }
     }
@@ -149,7 +149,10 @@ impl<'a, M: Manager> Take<'a, M> {
             let mut cell = NO_CELL;
             let reply = || {
                 cell = shell.reply_slot(free_slots);
-                let waker = context.expect("who waits can be woken").waker().clone();
+                let waker = context
+                    .expect("a waiting take can be woken")
+                    .waker()
+                    .clone();
                 TakeReply { waker, cell }
             };
             let priority = terms.priority;
@@ -183,7 +186,7 @@ impl<'a, M: Manager> Take<'a, M> {
     /// Find the answer, or be woken when it is there.
     fn poll_answer(&mut self, context: &Context<'_>) -> Poll<Result<Grant, Refusal>> {
         let State::Waiting { ticket, cell, mark } = self.state else {
-            unreachable!("only who waits is answered");
+            unreachable!("only a waiting take is answered");
         };
         let shell = self.driver.shell();
         let answer = || shell.cells.get(cell).answer();
@@ -232,7 +235,7 @@ impl<'a, M: Manager> Take<'a, M> {
         loop {
             assert!(
                 !matches!(self.state, State::Over),
-                "nobody polls after the answer"
+                "a wait is not polled after its answer"
             );
             let (answer, cell) = if let State::Waiting { cell, .. } = self.state {
                 match self.poll_answer(context) {
@@ -350,7 +353,7 @@ impl<M: Manager> std::fmt::Debug for Take<'_, M> {
     }
 }
 
-/// What the idle cache has.
+/// The result of a look into the idle cache.
 enum Shelved<M: Manager> {
     Taken(Box<MemberEntry<M>>),
     /// It counts for the scheduler's budget.

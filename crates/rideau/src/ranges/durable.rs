@@ -31,7 +31,7 @@ pub(super) struct Safe {
 #[derive(Debug, Default)]
 struct Inner {
     failed: Option<Arc<StoreError>>,
-    /// Those on threads without a notifier.
+    /// Tasks on threads without a notifier.
     line: Line,
     notifiers: Vec<CommitNotifier>,
     /// The number of the next notifier.

@@ -29,7 +29,7 @@ pub use keys::KeyReport;
 /// No epoch: the partition is not open.
 const NONE: u64 = u64::MAX;
 
-/// What can be asked about partitions without the lock.
+/// Facts about partitions that need no lock.
 pub(super) struct Hosted {
     partitions: Partitions,
     log: Arc<dyn PartitionLog>,
@@ -37,9 +37,9 @@ pub(super) struct Hosted {
     open: Vec<AtomicU64>,
 }
 
-/// What is known of partitions behind the lock.
+/// Facts about partitions that the lock guards.
 pub(super) struct HostedParts {
-    /// Those that are here, by number.
+    /// The partitions that are here, by number.
     ownerships: Vec<Option<Arc<Ownership>>>,
     /// The node is to be told when all of these is written,
     closing: Vec<Arc<Ownership>>,
@@ -224,7 +224,7 @@ impl Inner {
         hosted.expect("these ranges are in a cluster")
     }
 
-    /// What was just decided rests on these partitions, if it is told when a turn is safe.
+    /// The partitions that the last decision depends on, to check when its turn is safe.
     pub(super) fn rests_on(&self, rests: &[rideau_core::allocator::Rest], turn: u64) -> RestsOn {
         let Some(hosted) = &self.hosted else {
             return RestsOn::NOTHING;

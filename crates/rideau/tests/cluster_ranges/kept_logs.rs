@@ -43,7 +43,7 @@ pub(crate) struct State {
     unsure: BTreeSet<Life>,
     /// Appends of these wait,
     held: BTreeSet<Life>,
-    /// but for so many.
+    /// but for this many.
     allowed: usize,
     /// Where the log was when a snapshot began.
     begun: BTreeMap<(u32, u64), usize>,

@@ -180,7 +180,7 @@ async fn visit(
         _ => wait.await,
     };
     let Ok(lock) = came else {
-        assert!(wait_max.is_some(), "nobody else is shed");
+        assert!(wait_max.is_some(), "no other ask is shed");
         return;
     };
     let held = second.count(at, capacity, lock);
@@ -223,7 +223,7 @@ async fn run_tasks(keys: usize) {
     let senders: Vec<_> = senders.collect();
     for sender in senders {
         let end = timeout(span() + HANGS, sender).await;
-        end.expect("nobody waits for ever").unwrap();
+        end.expect("no ask waits for ever").unwrap();
     }
     assert!(second.deaths.load(SeqCst) > 0);
     tokio::task::spawn_blocking(move || second.check(&locks, &keys))

@@ -21,7 +21,7 @@ const MEMORY_MAX: usize = 1024 * 1024;
 /// Bytes of an answer that are kept in a file; then the process has to wait.
 const FILE_MAX: u64 = 128 * 1024 * 1024;
 
-/// What a process sent, as far as the client has not taken it.
+/// The part of an answer that the client has not read yet.
 pub(in crate::front) struct Pumped {
     basin: Arc<Mutex<Basin>>,
     pump: AbortHandle,
@@ -31,7 +31,7 @@ pub(in crate::front) struct Pumped {
 struct Basin {
     spool: Spool,
     end: End,
-    /// What follows when all came.
+    /// The trailers, when the body is complete.
     trailers: Vec<u8>,
     /// The task that takes from it, and the one that gives to it, when they wait.
     taker: Option<Waker>,

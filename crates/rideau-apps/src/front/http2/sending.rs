@@ -17,7 +17,7 @@ pub(super) struct Sending {
     pub(super) body: Answer,
 }
 
-/// What comes next of a body.
+/// The next part of a body.
 enum Next {
     Part(Bytes),
     End,

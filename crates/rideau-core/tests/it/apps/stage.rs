@@ -165,7 +165,10 @@ impl Harness {
     }
 
     fn end(&mut self, words: &[&str], now: Instant, effects: &mut Vec<Effect<Name>>) {
-        let session = self.sessions.remove(words[1]).expect("who ends has one");
+        let session = self
+            .sessions
+            .remove(words[1])
+            .expect("a session that ends is known");
         let ended = match words[0] {
             "answer" => Ended::Answered,
             "left" => Ended::Left,
@@ -266,7 +269,7 @@ impl Stage for Harness {
             "next" => return instant(self.apps.deadline()),
             _ => (),
         }
-        let (of, what) = name.split_once('.').expect("of whom, and what");
+        let (of, what) = name.split_once('.').expect("an app, and what");
         if let Ok(id) = of.parse() {
             return self.look_at(ProcessId(id), what);
         }

@@ -120,7 +120,10 @@ impl Harness {
 
     /// A holder ends its use.
     fn end(&mut self, words: &[&str], now: Instant, effects: &mut Vec<Effect<Name>>) {
-        let slot = self.held.remove(words[1]).expect("who ends holds");
+        let slot = self
+            .held
+            .remove(words[1])
+            .expect("a hold that ends is known");
         let uses = self.uses[&self.ids[&slot]];
         let used = match words[0] {
             "release" => Use::Fine,

@@ -187,7 +187,7 @@ impl Model {
         offers.check(&stats.offers);
         for waiter in asks.waiting.iter().chain(&offers.waiting) {
             assert!(waiter.wait, "who only tries does not wait");
-            assert!(!self.closed, "nobody waits once it is closed");
+            assert!(!self.closed, "no ask waits once it is closed");
             let late = waiter.deadline.is_some_and(|due| due <= self.now);
             assert!(!late, "nobody waits beyond their own deadline");
         }

@@ -23,9 +23,9 @@ pub(crate) struct Run {
     next: Option<Instant>,
     tickets: Vec<Ticket>,
     last_name: u64,
-    /// So many starts and checks in a hundred go well.
+    /// This many starts and checks in a hundred go well.
     health: u64,
-    /// So many digits have the nanoseconds between two inputs.
+    /// This many digits have the nanoseconds between two inputs.
     pace: usize,
     /// Some members are taken without asking.
     has_shelf: bool,

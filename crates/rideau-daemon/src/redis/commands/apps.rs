@@ -27,7 +27,7 @@ pub(super) const TABLE: &[About] = &[
         "get",
         Subject::Name,
         "app [WAIT ms] [ASYNC] [ID nonce] [NOTE text]",
-        "Have a place in a process of an app, for other fronts",
+        "Take a place in a process of an app, for another front",
         get,
     ),
     about(
@@ -81,7 +81,7 @@ pub(super) const TABLE: &[About] = &[
         "app",
         Subject::Name,
         "app",
-        "Start one process more",
+        "Start one more process",
         spawn,
     ),
     about(
@@ -108,7 +108,7 @@ pub(super) const TABLE: &[About] = &[
         "app",
         Subject::Nothing,
         "pid",
-        "Have a process finish what it serves, and go",
+        "Have a process finish what it serves, and end",
         detach,
     ),
     about(
@@ -296,12 +296,13 @@ fn to_process(
     // A user that may not use an app does not learn which processes it has.
     let found = found.filter(|(_, app)| super::look::viewer(client).sees("app", &app.name));
     let Some((process, app)) = found else {
-        let help = "SHOW PROCESSES lists those there are.";
+        let help = "SHOW PROCESSES lists them.";
         return Err(CommandError::no_such("process", number, help));
     };
     if !act(&client.daemon, process) {
         return Err(CommandError(format!(
-            "ERR process {number} is not in a state for {command}: SHOW PROCESSES says in which."
+            "ERR {command} is not possible in the state of process {number}: SHOW PROCESSES shows \
+             it."
         )));
     }
     let text = format!("{command} of process {number}");
@@ -381,7 +382,7 @@ pub(super) fn log(client: &mut Client, request: Request<'_>) -> Result<Next, Com
 fn find(client: &Client, name: &str) -> Result<Arc<App>, CommandError> {
     super::may_use(client, "app", name)?;
     client.daemon.apps.find(name).ok_or_else(|| {
-        let help = "APP.LS lists those there are; [app.NAME] in the config adds one.";
+        let help = "APP.LS lists them; [app.NAME] in the config adds one.";
         CommandError::no_such("app", name, help)
     })
 }

@@ -17,7 +17,7 @@ use crate::state::grant::Grant;
 use crate::state::matches::{HeldMatch, Mailbox, Party};
 use crate::state::ticket::TicketKind;
 
-/// What `ASK` and `OFFER` say.
+/// The arguments of `ASK` and `OFFER`.
 struct Words<'a> {
     name: &'a str,
     value: &'a [u8],
@@ -246,7 +246,7 @@ fn broker(client: &Client, name: &str) -> Result<Arc<NamedBroker>, CommandError>
         CommandError::no_such(
             "broker",
             name,
-            "SHOW BROKERS lists those there are; add [broker] to the config for more.",
+            "SHOW BROKERS lists them; add [broker] to the config for more.",
         )
     })
 }
@@ -274,7 +274,7 @@ pub(super) fn done(client: &mut Client, request: Request<'_>) -> Result<Next, Co
     let ticket = tickets::parse(word)?;
     if ticket.kind != TicketKind::Match {
         return Err(CommandError(format!(
-            "WRONGTYPE {} is no match: end it with RELEASE.",
+            "WRONGTYPE {} is not a match: end it with RELEASE.",
             Quoted(word)
         )));
     }

@@ -21,7 +21,7 @@ pub(super) const SURE: About = about(
     "held",
     Subject::Nothing,
     "",
-    "For how many milliseconds this holder may rely on what nodes share",
+    "For how many milliseconds this holder may rely on shared locks and values",
     sure,
 );
 
@@ -36,7 +36,7 @@ pub(super) fn release(client: &mut Client, request: Request<'_>) -> Result<Next,
     };
     if ticket.kind == TicketKind::Session {
         return Err(CommandError(format!(
-            "WRONGTYPE {} is a session, and no grant: SESSION CLOSE ends it.",
+            "WRONGTYPE {} is a session, not a grant: SESSION CLOSE ends it.",
             Quoted(word)
         )));
     }

@@ -14,7 +14,7 @@ use crate::view::explain::{self, Explained};
 use crate::view::report;
 use crate::view::tables::{self, Page, TableKind, TableQuery};
 
-/// What this client sees.
+/// The viewer of this client.
 pub(super) fn viewer(client: &Client) -> Viewer<'_> {
     Viewer::of(client.user.as_deref())
 }
@@ -58,7 +58,7 @@ pub(super) fn show(client: &mut Client, request: Request<'_>) -> Result<Next, Co
     })
 }
 
-/// What a client sees by, wherever that is done.
+/// A viewer that can be sent to another thread.
 pub(super) struct OwnedViewer {
     pub(super) daemon: Arc<Daemon>,
     user: Option<Arc<User>>,
@@ -149,7 +149,7 @@ pub(super) fn explain(client: &mut Client, request: Request<'_>) -> Result<Next,
     let see = move |owned: &OwnedViewer| {
         let explained = explain::explain(&owned.daemon, &word, owned.viewer());
         explained.ok_or_else(|| {
-            let help = "it is no ticket, d- id, pool, broker, regulator, range, value, key or \
+            let help = "it is not a ticket, d- id, pool, broker, regulator, range, value, key or \
                         connection that you may see; SHOW lists them.";
             CommandError::no_such("thing", &word, help)
         })

@@ -182,7 +182,7 @@ fn waiting(
     )))
 }
 
-/// What a take came to.
+/// Writes the answer of a take.
 fn answer(
     daemon: &Daemon,
     name: &str,
@@ -246,8 +246,8 @@ fn why(no: &NotTaken, sees_output: bool) -> String {
         };
     }
     if let Some(longest) = &no.longest {
-        let who = longest.note.as_deref().unwrap_or("a holder");
-        let _ = write!(why, "; {who} has held one for {}", Brief(longest.held));
+        let holder = longest.note.as_deref().unwrap_or("a holder");
+        let _ = write!(why, "; {holder} has held one for {}", Brief(longest.held));
     }
     why
 }
@@ -293,11 +293,7 @@ fn known_pool(client: &mut Client, name: &str) -> Result<Arc<NamedPool>, Command
 pub(super) fn pool(client: &Client, name: &str) -> Result<Arc<NamedPool>, CommandError> {
     let catalog = client.daemon.catalog.load();
     catalog.pools.get(name).cloned().ok_or_else(|| {
-        CommandError::no_such(
-            "pool",
-            name,
-            "SHOW POOLS lists those there are, POOL.ADD adds one.",
-        )
+        CommandError::no_such("pool", name, "SHOW POOLS lists them, POOL.ADD adds one.")
     })
 }
 
@@ -332,8 +328,7 @@ pub(super) fn offer(client: &mut Client, request: Request<'_>) -> Result<Next, C
                 .lease_table
                 .take(ticket, None, crate::state::end::EndReason::Cancelled);
         return Err(CommandError(format!(
-            "WRONGTYPE pool {name} lends what its config says; only pools with member = \
-             \"offered\" take what clients bring."
+            "WRONGTYPE pool {name} takes no offers: its config needs member = \"offered\"."
         )));
     }
     client.reply().bulk(ticket.text());

@@ -104,7 +104,7 @@ pub(super) fn check(client: &Client, request: Request<'_>) -> Result<(), Command
     Words::parse(client, request).map(drop)
 }
 
-/// What the answer of a reserve depends on besides the decision.
+/// Details that the answer of a reserve needs besides the decision.
 struct How {
     /// Since when it waits, if it did.
     since: Option<std::time::Instant>,
@@ -188,7 +188,7 @@ fn settle(
     Ok(())
 }
 
-/// What is told of a value that was given out, behind the `go`.
+/// Writes the fields of a value that was given out, after the `go`.
 fn write_granted(
     reply: &mut Reply<'_>,
     one: &Reservation,
@@ -234,8 +234,8 @@ fn keep(
     };
     if client.session.is_none() && client.card.connection_less() {
         return Err(CommandError(format!(
-            "ERR values of range {} go with their holder, and this request is none: open a session \
-             with POST /v1/sessions, and send its id in the header Rideau-Session.",
+            "ERR values of range {} end with their holder, which has to be a session over HTTP: \
+             open one with POST /v1/sessions, and send its id in the header Rideau-Session.",
             place.name
         )));
     }
@@ -346,7 +346,7 @@ pub(super) fn claim(client: &mut Client, request: Request<'_>) -> Result<Next, C
     Ok(Next::Done)
 }
 
-/// What a record has beside its value, as a map.
+/// Writes the data of a record as a map.
 fn write_fields(reply: &mut Reply<'_>, fields: &rideau::allocator::Fields) {
     use rideau::allocator::Field;
     reply.map(fields.iter().count());

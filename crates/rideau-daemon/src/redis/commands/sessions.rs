@@ -88,8 +88,7 @@ fn open(client: &mut Client, mut arguments: Arguments<'_>) -> Result<Next, Comma
     });
     let Some(row) = opened else {
         let wrong = CommandError(format!(
-            "BUSY there are {most} sessions, as many as limits.sessions_max allows: close \
-             some, or raise the limit."
+            "BUSY limits.sessions_max ({most}) reached: close some sessions or raise it."
         ));
         return Err(refused(client, wrong));
     };

@@ -27,7 +27,7 @@ use crate::state::clients::ClientCard;
 /// Clients that wait and can be told are told so this often.
 const TELL: Duration = Duration::from_secs(1);
 
-/// What ends the sleep of one that waits for an answer.
+/// An event for a connection whose command waits.
 enum Woken {
     /// There it is.
     Answered(OnReady),
@@ -131,9 +131,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
             None if before.is_some() && now.is_none() => Err(CommandError(
                 "NOAUTH the user has another password now: log in again.".into(),
             )),
-            None if before.map(|user| &user.name) != now.map(|user| &user.name) => Err(
-                CommandError("NOAUTH this connection is another user by now: ask again.".into()),
-            ),
+            None if before.map(|user| &user.name) != now.map(|user| &user.name) => {
+                Err(CommandError(
+                    "NOAUTH this connection has logged in as another user meanwhile: send \
+                    the command again."
+                        .into(),
+                ))
+            }
             None => commands::may_still(client, awaits, name),
         };
         may.inspect_err(|wrong| {
@@ -200,8 +204,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
         let counts = &self.client.daemon.counts;
         counts.pipelines_refused.fetch_add(1, Ordering::Relaxed);
         self.client.reply().error(format_args!(
-            "ERR pipeline too long: {max} bytes wait behind {name}, as many as \
-             limits.pipeline_max allows."
+            "ERR pipeline too long: limits.pipeline_max ({max} bytes) reached behind {name}, which \
+             waits: send less at a time or raise it."
         ));
         self.refuse().await
     }

@@ -23,9 +23,9 @@ pub(crate) use unchanged::Unchanged;
 struct Way<'a> {
     /// In a word.
     how: &'static str,
-    /// Who wants it.
+    /// The user that makes the change.
     by: &'a str,
-    /// What is held of pools that go is taken back after this.
+    /// Members of removed pools are taken back after this.
     within: Option<Duration>,
     /// The new text is the file's.
     is_of_file: bool,
@@ -67,7 +67,7 @@ impl Daemon {
         }
     }
 
-    /// What a config would change just now.
+    /// The plan for a change to this config now.
     ///
     /// # Errors
     ///
@@ -322,7 +322,7 @@ impl Daemon {
             for step in steps.filter(|step| step.change == Change::Restart) {
                 if !pending.contains(&step.path) {
                     step.change = Change::Live;
-                    step.meaning = "The server was started with it, so it counts.".into();
+                    step.meaning = "The server was started with it, so it is in effect.".into();
                 }
             }
         }
@@ -332,7 +332,7 @@ impl Daemon {
     fn tell_change(&self, old: &Config, how: &str, plan: &Plan, summary: String, by: &str) {
         let rest = match plan.restarts() {
             0 => "",
-            _ => "; part of it counts after the next start",
+            _ => "; part of it takes effect after the next start",
         };
         let text = format!("{summary}{rest}");
         self.events.add("config", how, text, Some(by));
@@ -396,7 +396,7 @@ impl Daemon {
     }
 }
 
-/// What a plan changes, in a few words.
+/// A short summary of a plan.
 fn summary(plan: &Plan) -> String {
     const MOST: usize = 3;
     let one = |step: &rideau_config::PlanStep| match (&step.old, &step.new) {
@@ -406,7 +406,7 @@ fn summary(plan: &Plan) -> String {
     };
     let mut steps: Vec<_> = plan.steps.iter().take(MOST).map(one).collect();
     match plan.steps.len() {
-        0 => steps.push("nothing but the text".into()),
+        0 => steps.push("only the text".into()),
         len if len > MOST => steps.push(format!("and {} more", len - MOST)),
         _ => (),
     }

@@ -44,12 +44,12 @@ struct Teller {
     untold: AtomicU64,
 }
 
-/// What a change of a config means for processes.
+/// The effect of a changed config on processes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Changed {
-    /// Those that run are as they should be.
+    /// Running processes can stay.
     Nothing,
-    /// Those that run are of the old ways.
+    /// Running processes have the old program or options.
     Program,
 }
 
@@ -149,7 +149,10 @@ impl Programs {
         let stopped = child.process.stop_with(signal, within).await;
         if stopped.is_none() {
             let (pid, value) = (child.process.pid(), &child.value);
-            let text = format!("the process {pid} ({value}) was killed ({why:?}) and is not gone");
+            let text = format!(
+                "the process {pid} ({value}) was killed ({why:?}) and has not \
+                ended"
+            );
             self.run_dirs.tell(&self.pool, text, String::new());
         }
     }
@@ -185,7 +188,7 @@ impl Child {
         format!("the process {pid} ({value}) {exit} by itself")
     }
 
-    /// What it said last.
+    /// The last lines of its output.
     fn said(&self) -> String {
         let lines = self.process.last_lines();
         let last = &lines[lines.len().saturating_sub(LINES_TOLD)..];

@@ -8,7 +8,7 @@ use rideau_config::{Config, RangeConfig};
 use super::place::{NamedRange, NamedRanges};
 use super::{NotOpened, Values, machine_of, ranges_of};
 
-/// What to do to go back.
+/// A step that undoes a change.
 enum Undo {
     Set(String, RangeOptions),
     Remove(RangeId),

@@ -26,11 +26,11 @@ pub(crate) struct NamedRange {
     pub id: RangeId,
     /// How it was set up.
     pub config: RangeConfig,
-    /// What became of the asks that came.
+    /// Outcomes of asks.
     pub counts: Arc<RangeCounts>,
 }
 
-/// What became of asks for a value of a range.
+/// Outcomes of asks for a value of a range.
 #[derive(Default)]
 pub(crate) struct RangeCounts {
     /// How often no value was free.

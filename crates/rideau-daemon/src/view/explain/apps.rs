@@ -1,4 +1,4 @@
-//! What an application is about.
+//! Explains an application.
 
 use std::fmt::Write;
 

@@ -1,4 +1,4 @@
-//! What a range or a value is about.
+//! Explains a range or a value.
 
 use std::fmt::Write;
 use std::time::Duration;

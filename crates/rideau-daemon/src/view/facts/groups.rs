@@ -1,4 +1,4 @@
-//! What there is to know of a group of pools and brokers.
+//! Facts of a group of pools or brokers.
 
 use rideau::{GroupMethod, PoolStats};
 
@@ -56,11 +56,11 @@ facts! { GroupNow: "group" by "group", joined {};
     pick: Text, [PAGE], |it| match it.pick {
         GroupMethod::Random => "random",
         GroupMethod::BestOfTwo => "best-of-two",
-    }, "How one of its pools or brokers is chosen.";
+    }, "How it chooses one of its pools or brokers.";
     pools: Names, [PAGE, JSON], |it| it.pools.clone(), "Its pools.";
     idle: Count, [PAGE], |it| it.sum(|pool| pool.members.idle), "Members that can be taken.";
     held: Count, [PAGE], |it| it.sum(|pool| pool.members.held), "Members that are lent.";
-    max: Count, [PAGE], |it| it.sum(|pool| pool.max), "As many members its pools may have.";
-    waiting: Count, [PAGE], |it| it.sum(PoolStats::len), "Takers that wait.";
+    max: Count, [PAGE], |it| it.sum(|pool| pool.max), "The most members its pools may have.";
+    waiting: Count, [PAGE], |it| it.sum(PoolStats::len), "Takes that wait.";
     brokers: Names, [SHOW, JSON], |it| it.brokers.clone(), "Its brokers.";
 }

@@ -13,7 +13,7 @@ use crate::view::facts::{
     AppNow, BrokerNow, Facts, PoolNow, RegulatorNow, RuleNow, Surface, Value, in_unit,
 };
 
-/// What was read last.
+/// The counters that were read last.
 pub(super) struct Reader {
     at: Instant,
     counters: HashMap<String, u64>,
@@ -185,6 +185,6 @@ mod tests {
         let (p50, p99) = reader.quantiles("a", &waits);
         assert!((900.0..1_200.0).contains(&p50), "{p50}");
         assert!((900.0..1_200.0).contains(&p99), "{p99}");
-        assert!(reader.quantiles("a", &waits).0.is_nan(), "nobody waited");
+        assert!(reader.quantiles("a", &waits).0.is_nan(), "no ask waited");
     }
 }

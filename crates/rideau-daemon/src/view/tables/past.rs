@@ -1,4 +1,4 @@
-//! What happened, the newest first.
+//! Tables of past events and refusals, the newest first.
 
 use super::Table;
 use crate::state::daemon::Daemon;

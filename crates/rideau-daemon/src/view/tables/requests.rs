@@ -1,4 +1,4 @@
-//! What processes of applications serve now, as a table.
+//! The table of requests that applications serve now.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use super::Table;
 use crate::state::daemon::Daemon;
 use crate::state::viewer::Viewer;
 
-/// What is being served: for users that may read the logs, which tell as much.
+/// The requests being served, for users that may read the logs.
 pub(super) fn table(daemon: &Daemon, viewer: Viewer<'_>) -> Table {
     let mut table = Table::new(&["name", "pid", "method", "path", "client", "age_us"]);
     let mut all = shown(daemon);

@@ -40,7 +40,7 @@ pub(super) struct NodeCommitter {
     partitions: Partitions,
 }
 
-/// What was found to do.
+/// The work of one turn.
 pub(super) struct NodeTurn {
     turn: Turn,
     sections: Vec<TakenSection>,

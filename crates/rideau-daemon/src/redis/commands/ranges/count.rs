@@ -34,23 +34,23 @@ pub(super) fn view(client: &mut Client, name: &str) -> Result<(), CommandError> 
     tell(client, &catalog, &view.counted, name, Some(name))
 }
 
-/// What a word means. No name reads like values.
+/// The values that a word names. No name reads like values.
 fn counted(client: &Client, catalog: &Catalog, word: &str) -> Result<Counted, CommandError> {
     if let Some(view) = catalog.views.find(word) {
         return Ok(view.counted.clone());
     }
     client.check_label(Label::Thing, word.as_bytes())?;
-    let nothing = || CommandError(format!("ERR {word:?} stands for no values."));
+    let nothing = || CommandError(format!("ERR {word:?} has no values."));
     if let Some(range) = catalog.ranges.find(word) {
         may_use(client, "range", word)?;
         return Counted::new(&range.config.options.spans).ok_or_else(nothing);
     }
     let span = Span::parse(word).map_err(|error| match no::is_name(word) {
         true => may_use(client, "range", word).err().unwrap_or_else(|| {
-            let help = "nor is it a view; SHOW RANGES and SHOW VIEWS list those there are.";
+            let help = "nor is it a view; SHOW RANGES and SHOW VIEWS list both.";
             CommandError::no_such("range", word, help)
         }),
-        false => CommandError(format!("ERR {word:?} stands for no values: {error}.")),
+        false => CommandError(format!("ERR {word:?} is not a set of values: {error}.")),
     })?;
     Counted::new(&[span]).ok_or_else(nothing)
 }

@@ -240,7 +240,7 @@ pub(in crate::redis::commands) fn list(
         match Upper::of(word).as_bytes() {
             b"COUNT" => count = arguments.number("COUNT", "rows", 1..=10_000)?,
             b"CURSOR" => {
-                let wants = "what the page before began with";
+                let wants = "the cursor of the page before";
                 cursor = arguments.number("CURSOR", wants, 0..=i64::MAX as u64)?;
             }
             _ if name.is_none() => {
@@ -310,7 +310,7 @@ fn keep_partition(
     Ok(())
 }
 
-/// As many reservations as an answer has room for. The cursor is behind them, or zero
+/// The reservations that an answer has room for. The cursor is behind them, or zero
 /// at the end.
 fn fitting(client: &Client, cursor: &mut u64, count: usize) -> Vec<Seen> {
     let limits = &client.config.limits;
@@ -397,7 +397,7 @@ pub(in crate::redis::commands) fn bulk_release(
             let prefix = arguments.word("KEYPREFIX", "the beginning of keys")?;
             if prefix.is_empty() {
                 return Err(CommandError(
-                    "ERR KEYPREFIX wants at least one byte: everything begins with nothing.".into(),
+                    "ERR KEYPREFIX needs at least one byte: an empty prefix fits every key.".into(),
                 ));
             }
             Filter::KeyPrefix(prefix.to_vec())

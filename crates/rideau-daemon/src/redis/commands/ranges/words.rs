@@ -1,4 +1,4 @@
-//! What commands say about values: where they are, and what stands beside them.
+//! Arguments of commands about values: places, keys and data.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ const FIELDS_MAX: usize = 256;
 /// The field that `DATA` means.
 const DATA: &[u8] = b"data";
 
-/// What `RESERVE` says.
+/// The arguments of `RESERVE`.
 pub(super) struct Words<'a> {
     prefer: Vec<Prefer>,
     count: u32,
@@ -32,7 +32,7 @@ pub(super) struct Words<'a> {
     beside: Beside<'a>,
 }
 
-/// What stands beside a value, and for how long.
+/// The data and keys of a value, and its time.
 #[derive(Default)]
 pub(super) struct Beside<'a> {
     pub(super) ttl: Option<Duration>,
@@ -67,7 +67,7 @@ impl<'a> Words<'a> {
                     tier += 1;
                     if tier >= TIERS_MAX {
                         return Err(CommandError(format!(
-                            "ERR RESERVE knows {TIERS_MAX} tiers: name fewer after PREFER."
+                            "ERR RESERVE takes at most {TIERS_MAX} tiers: name fewer after PREFER."
                         )));
                     }
                     let word = arguments.text("PREFER", "a range, or values as 10.0.0.0/24")?;
@@ -97,7 +97,9 @@ impl<'a> Words<'a> {
         words.beside.check(client)?;
         if words.is_many && words.is_async() {
             return Err(CommandError(
-                "ERR COUNT goes without ASYNC: ask several times, or wait for the answer.".into(),
+                "ERR COUNT and ASYNC cannot be combined: ask several times, or wait for the \
+                 answer."
+                    .into(),
             ));
         }
         if let Some(hint) = hint {
@@ -120,7 +122,7 @@ impl<'a> Words<'a> {
         }
     }
 
-    /// What is asked for, by this owner.
+    /// The ask of this owner.
     pub(super) fn ask<'s>(&'s self, owner: &'s [u8]) -> Ask<'s> {
         Ask {
             owner: Some(owner),
@@ -184,7 +186,7 @@ impl<'a> Beside<'a> {
         match word {
             b"TTL" => self.ttl = Some(ttl(arguments)?),
             b"FENCE" => {
-                let fence = arguments.number("FENCE", "the holder's number", 0..=u64::MAX)?;
+                let fence = arguments.number("FENCE", "the fence of the value", 0..=u64::MAX)?;
                 self.fence = Some(fence);
             }
             b"KEY" | b"UNIQUE" => {
@@ -256,7 +258,7 @@ impl<'a> Beside<'a> {
 }
 
 fn id(client: &Client, arguments: &mut Arguments<'_>) -> Result<Vec<u8>, CommandError> {
-    let word = arguments.word("ID", "your own name of the ask")?;
+    let word = arguments.word("ID", "a name that you choose for the ask")?;
     client.check_label(Label::AskId, word)?;
     Ok(ask_id(client, word))
 }
@@ -316,7 +318,7 @@ fn add_places(
                 Ok(()) => no::no_range(catalog, part),
                 Err(wrong) => wrong,
             },
-            false => CommandError(format!("ERR {part:?} stands for no values: {error}.")),
+            false => CommandError(format!("ERR {part:?} is not a set of values: {error}.")),
         })?;
         let mut within = ranges.within(span.interval).peekable();
         if within.peek().is_none() {
@@ -362,7 +364,7 @@ pub(super) fn value(client: &Client, word: &str) -> Result<(u128, Kind), Command
     let parsed = parse_value(word);
     let (kind, value) = parsed.map_err(|error| {
         let word = Quoted(word.as_bytes());
-        CommandError(format!("ERR {word} is no value: {error}."))
+        CommandError(format!("ERR {word} is not a value: {error}."))
     })?;
     may_use_value(client, value, Quoted(word.as_bytes()))?;
     let catalog = client.daemon.catalog.load();

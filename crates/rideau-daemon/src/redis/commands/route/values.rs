@@ -13,7 +13,7 @@ use crate::redis::commands::{About, ranges};
 use crate::state::cluster::{Cluster, verbs};
 use crate::state::daemon::Daemon;
 
-/// What a command wants of values, as far as nodes go.
+/// The values that a command wants, as far as routing needs it.
 #[derive(Debug, Default)]
 pub(crate) struct Wishes {
     /// Where values are wanted, those that are preferred first.
@@ -22,7 +22,7 @@ pub(crate) struct Wishes {
     pub unique: Vec<Vec<u8>>,
     /// The client's own name of the ask.
     pub id: Option<Vec<u8>>,
-    /// So many values,
+    /// How many values,
     pub count: u64,
     /// or fewer.
     pub is_partial: bool,
@@ -34,7 +34,7 @@ pub(crate) struct Wishes {
 }
 
 impl Wishes {
-    /// What the words of a command want, its name among them.
+    /// Parses the words of a command, with its name.
     pub(crate) fn of<'a>(words: impl IntoIterator<Item = &'a [u8]>) -> Self {
         let mut wishes = Self {
             count: 1,
@@ -83,7 +83,7 @@ impl Wishes {
         self.places.iter().map(tier).collect()
     }
 
-    /// So many values that fewer are of no use.
+    /// The least number of values that is of use.
     pub(crate) const fn whole_count(&self) -> u64 {
         match self.is_partial {
             true => 1,
