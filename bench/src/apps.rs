@@ -85,21 +85,21 @@ struct Client;
 impl Reply for Client {}
 
 /// The machine with its clock.
-struct House {
+struct AppsHarness {
     apps: Apps<Client>,
     effects: Vec<Effect<Client>>,
     now: rideau_core::Instant,
 }
 
-impl House {
-    /// So many apps, the first of which has its processes.
+impl AppsHarness {
+    /// This many apps, the first of which has its processes.
     fn new(count: usize) -> Self {
         let limits = Limits {
             max: PROCESSES,
             ..Limits::default()
         };
         let now = rideau_core::Instant::START;
-        let mut house = Self {
+        let mut harness = Self {
             apps: Apps::new(limits, 1, now).expect("these limits break no rule"),
             effects: Vec::new(),
             now,
@@ -109,20 +109,20 @@ impl House {
                 concurrency: Some(PLACES),
                 ..Options::default()
             };
-            let added = house.apps.add(options, now, &mut house.effects);
+            let added = harness.apps.add(options, now, &mut harness.effects);
             added.expect("these options break no rule");
         }
         for _ in 0..PROCESSES {
-            house.apps.start_one(AppId(0), now, &mut house.effects);
-            let effects = std::mem::take(&mut house.effects);
+            harness.apps.start_one(AppId(0), now, &mut harness.effects);
+            let effects = std::mem::take(&mut harness.effects);
             for effect in effects {
                 if let Effect::Start { process, .. } = effect {
-                    house.apps.started(process, now, &mut house.effects);
+                    harness.apps.started(process, now, &mut harness.effects);
                 }
             }
         }
-        house.effects.clear();
-        house
+        harness.effects.clear();
+        harness
     }
 
     fn grant(&mut self) -> SessionId {
@@ -147,14 +147,14 @@ impl House {
 }
 
 fn ours(apps: usize) -> impl FnMut() {
-    let mut house = House::new(apps);
-    let mut open: VecDeque<_> = iter::repeat_with(|| house.grant()).take(OPEN).collect();
-    let house = Mutex::new(house);
+    let mut harness = AppsHarness::new(apps);
+    let mut open: VecDeque<_> = iter::repeat_with(|| harness.grant()).take(OPEN).collect();
+    let harness = Mutex::new(harness);
     move || {
-        let granted = house.lock().grant();
+        let granted = harness.lock().grant();
         open.push_back(granted);
         let oldest = open.pop_front().expect("one was put in");
-        house.lock().release(oldest);
+        harness.lock().release(oldest);
     }
 }
 

@@ -101,7 +101,7 @@ pub(crate) fn run(plan: &Plan, format: Format) {
 /// Bytes of one of `len` that wait.
 pub(crate) fn weigh(subject: &str, len: &str) -> f64 {
     let contestant = CONTESTANTS.iter().find(|known| known.name == subject);
-    let contestant = contestant.expect("we weigh only whom we know");
+    let contestant = contestant.expect("only known contestants are weighed");
     (contestant.weigh)(len.parse().expect("a length is a number"))
 }
 

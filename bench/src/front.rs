@@ -60,7 +60,7 @@ struct Contestant {
     failed: Cell<u64>,
 }
 
-/// So many connections, and what we should reach with them.
+/// This many connections, and what we should reach with them.
 struct Case {
     name: &'static str,
     connections: usize,

@@ -36,7 +36,7 @@ trait Counter: Sync {
 
     /// What a thread names a key with: the key itself, or what it found by it
     /// beforehand.
-    type Door<'a>
+    type Handle<'a>
     where
         Self: 'a;
 
@@ -47,13 +47,13 @@ trait Counter: Sync {
 
     fn start(keys: &[String]) -> Self;
 
-    /// The door to `keys[at]`.
-    fn door<'a>(&'a self, at: usize, key: &'a str) -> Self::Door<'a>;
+    /// The handle to `keys[at]`.
+    fn handle<'a>(&'a self, at: usize, key: &'a str) -> Self::Handle<'a>;
 
     /// Nothing if `capacity` are held; more never are.
     fn acquire<'a, 'd: 'a>(
         &'a self,
-        door: &'a Self::Door<'d>,
+        handle: &'a Self::Handle<'d>,
         capacity: u64,
     ) -> Option<Self::Held<'a>>;
 
@@ -192,16 +192,20 @@ fn count<C: Counter>(crowd: Crowd, plan: &Plan) -> Result<Sample, Stall> {
     both_passes(|stamps| {
         let counter = C::start(&keys);
         watch_threads(crowd.threads, stamps, plan, |pass, thread| {
-            let doors: Vec<_> = walk(keys.len(), thread)
-                .map(|at| counter.door(at, &keys[at]))
+            let handles: Vec<_> = walk(keys.len(), thread)
+                .map(|at| counter.handle(at, &keys[at]))
                 .collect();
             let mut next = 0;
             while pass.goes_on() {
                 pass.burst(thread, || {
                     // Else a key's hash would be found once for all turns.
-                    let door = black_box(&doors[next]);
-                    next = if next + 1 < doors.len() { next + 1 } else { 0 };
-                    drop(counter.acquire(door, AMPLE).expect("there is room"));
+                    let handle = black_box(&handles[next]);
+                    next = if next + 1 < handles.len() {
+                        next + 1
+                    } else {
+                        0
+                    };
+                    drop(counter.acquire(handle, AMPLE).expect("there is room"));
                 });
             }
         })
@@ -295,7 +299,7 @@ mod tests {
     fn check_refusal<C: Counter>() {
         let keys = keys(2);
         let counter = C::start(&keys);
-        let [full, other] = [0, 1].map(|at| counter.door(at, &keys[at]));
+        let [full, other] = [0, 1].map(|at| counter.handle(at, &keys[at]));
         let first = counter.acquire(&full, 2);
         let second = counter.acquire(&full, 2);
         assert!(first.is_some() && second.is_some(), "{}", C::NAME);
@@ -328,9 +332,9 @@ mod tests {
         thread::scope(|threads| {
             for _ in 0..4 {
                 threads.spawn(|| {
-                    let door = counter.door(0, &keys[0]);
+                    let handle = counter.handle(0, &keys[0]);
                     for turn in 0..TURNS {
-                        if let Some(lock) = counter.acquire(&door, CAPACITY) {
+                        if let Some(lock) = counter.acquire(&handle, CAPACITY) {
                             assert!(held.fetch_add(1, SeqCst) < CAPACITY, "{}", C::NAME);
                             thread::yield_now();
                             held.fetch_sub(1, SeqCst);
@@ -345,9 +349,9 @@ mod tests {
             }
         });
         assert!(granted.load(SeqCst) > 0, "{}", C::NAME);
-        let door = counter.door(0, &keys[0]);
+        let handle = counter.handle(0, &keys[0]);
         let all: Vec<_> = (0..CAPACITY)
-            .map(|_| counter.acquire(&door, CAPACITY))
+            .map(|_| counter.acquire(&handle, CAPACITY))
             .collect();
         assert!(all.iter().all(Option::is_some), "{}", C::NAME);
     }

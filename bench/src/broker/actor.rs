@@ -29,7 +29,7 @@ impl Actor {
         let (reply, answer) = oneshot::channel();
         let sent = self.mailbox.send(message(Party { value, reply })).await;
         assert!(sent.is_ok(), "the task lives as long as its mailbox");
-        answer.await.expect("who waits gets an answer")
+        answer.await.expect("every wait gets an answer")
     }
 }
 

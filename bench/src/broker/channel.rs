@@ -31,7 +31,7 @@ impl Matcher for Channel {
         let (reply, answer) = oneshot::channel();
         let sent = self.asks.try_send(Client { value, reply });
         assert!(sent.is_ok(), "we hold a receiver, and there is always room");
-        answer.await.expect("who takes a client answers it")
+        answer.await.expect("a worker answers its client")
     }
 
     async fn offer(&self, value: u64) -> u64 {

@@ -35,7 +35,7 @@ impl Queues {
         loop {
             let looked = look(&mut self.inner.lock(), value);
             match looked {
-                Look::Queued(answer) => return answer.await.expect("who waits gets an answer"),
+                Look::Queued(answer) => return answer.await.expect("every wait gets an answer"),
                 Look::Found(other) => {
                     if other.reply.send(value).is_ok() {
                         return other.value;

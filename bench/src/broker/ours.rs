@@ -27,7 +27,7 @@ impl Matcher for Ours {
     }
 
     async fn ask(&self, value: u64) -> u64 {
-        let met = self.0.ask(value).await.expect("nobody waits for long here");
+        let met = self.0.ask(value).await.expect("waits are short here");
         met.peer.done();
         met.value
     }
@@ -39,15 +39,11 @@ impl Matcher for Ours {
             ..AskOptions::default()
         };
         let met = self.0.ask_on(value, terms).await;
-        met.expect("nobody waits for a minute here").value
+        met.expect("waits are under a minute here").value
     }
 
     async fn offer(&self, value: u64) -> u64 {
-        let met = self
-            .0
-            .offer(value)
-            .await
-            .expect("nobody waits for long here");
+        let met = self.0.offer(value).await.expect("waits are short here");
         met.peer.done();
         met.value
     }

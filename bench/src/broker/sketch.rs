@@ -16,9 +16,9 @@ use tokio::task::coop;
 use super::Matcher;
 
 #[derive(Clone)]
-pub(super) struct Sketch(Arc<Desk>);
+pub(super) struct Sketch(Arc<Shared>);
 
-struct Desk {
+struct Shared {
     clock: quanta::Clock,
     inner: Mutex<Inner>,
 }
@@ -43,7 +43,7 @@ const NONE: u64 = u64::MAX;
 const LEFT: u64 = u64::MAX - 1;
 
 struct Wait<'a> {
-    desk: &'a Desk,
+    shared: &'a Shared,
     side: usize,
     value: u64,
     state: State,
@@ -60,7 +60,7 @@ impl Matcher for Sketch {
     const NAME: &'static str = "sketch (roof)";
 
     fn start() -> Self {
-        Self(Arc::new(Desk {
+        Self(Arc::new(Shared {
             clock: quanta::Clock::new(),
             inner: Mutex::default(),
         }))
@@ -75,11 +75,11 @@ impl Matcher for Sketch {
     }
 }
 
-impl Desk {
+impl Shared {
     fn wait(&self, side: usize, value: u64) -> Wait<'_> {
         let state = State::Fresh;
         Wait {
-            desk: self,
+            shared: self,
             side,
             value,
             state,
@@ -89,8 +89,8 @@ impl Desk {
 
 impl Wait<'_> {
     fn come(&mut self, context: &mut Context<'_>) -> Poll<u64> {
-        let mut inner = self.desk.inner.lock();
-        let now = self.desk.clock.raw();
+        let mut inner = self.shared.inner.lock();
+        let now = self.shared.clock.raw();
         while let Some(other) = inner.waiting[1 - self.side].pop_front() {
             let answer = other.answer.compare_exchange(
                 NONE,
@@ -140,7 +140,7 @@ impl Future for Wait<'_> {
             State::Fresh => return self.come(context),
             State::Waiting(answer) => answer.load(Ordering::Acquire),
             State::Yielding(value) => *value,
-            State::Over => unreachable!("nobody polls after the answer"),
+            State::Over => unreachable!("a wait is not polled after its answer"),
         };
         if value == NONE {
             return Poll::Pending;

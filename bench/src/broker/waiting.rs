@@ -25,7 +25,7 @@ const WARM_UP_ASKS: usize = 4_000;
 /// Asks between two chances for a subject's own task to run.
 const BURST: usize = 32;
 
-/// As many must wait before pages of memory tell what one of them weighs.
+/// How many must wait before pages of memory show the size of one.
 const WEIGHED_MIN: usize = 1_000_000;
 
 type Ask<'a> = Pin<Box<dyn Future<Output = u64> + 'a>>;
@@ -98,7 +98,7 @@ async fn ask_and_cancel<M: Matcher>(matcher: &M, asks: usize) {
 /// Polls an ask until it waits.
 async fn begin<F: Future + ?Sized>(mut ask: Pin<&mut F>) {
     poll_fn(|context| {
-        assert!(ask.as_mut().poll(context).is_pending(), "nobody offers");
+        assert!(ask.as_mut().poll(context).is_pending(), "there is no offer");
         Poll::Ready(())
     })
     .await;

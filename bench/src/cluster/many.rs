@@ -23,7 +23,7 @@ const VALUES: usize = 65_536;
 const VALUES_QUICK: usize = 4_096;
 /// The slowest column of the table, in milliseconds.
 const SLOWEST: usize = 10;
-/// The second tier may take so many times as long as the first.
+/// The second tier may take this many times as long as the first.
 const GOAL: f64 = 1.5;
 
 /// How long reservations of a tier took.
@@ -33,7 +33,7 @@ struct Tier {
 }
 
 impl Tier {
-    /// How many took so many milliseconds, rounded up.
+    /// How many took this many milliseconds, rounded up.
     fn within(&self, millis: usize) -> usize {
         let is_it = |took: &&Duration| took.as_micros().div_ceil(1_000).max(1) == millis as u128;
         self.took.iter().filter(is_it).count()

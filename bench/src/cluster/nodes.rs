@@ -24,7 +24,7 @@ pub(super) struct Nodes {
 }
 
 impl Nodes {
-    /// So many nodes, with these ranges.
+    /// This many nodes, with these ranges.
     pub(super) fn start(program: &Path, disk: &Path, count: usize, ranges: &str) -> Self {
         let folder = Folder::within(disk);
         let secret = folder.path().join("secret");

@@ -61,7 +61,7 @@ pub(super) fn run(mut nodes: Nodes, plan: &Plan) {
     }
 }
 
-/// Reserve so many. Returns a value of each partition.
+/// Reserve this many. Returns a value of each partition.
 fn fill(nodes: &Nodes, held: usize) -> Vec<String> {
     let since = Instant::now();
     let mut values = vec![String::new(); PARTITIONS];

@@ -177,7 +177,7 @@ impl Crowd {
         at < self.connections / 2
     }
 
-    /// As many commands as are sent at once, each with its key and a token of
+    /// The commands that are sent at once, each with its key and a token of
     /// its own.
     fn batch(self, at: usize, command: impl Fn(&str, &str) -> Vec<u8>) -> Step {
         let commands = (0..self.depth).flat_map(|slot| {

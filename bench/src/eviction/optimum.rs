@@ -109,7 +109,7 @@ impl Line {
         });
     }
 
-    /// What so many units save together: one path after the other, each the
+    /// What this many units save together: one path after the other, each the
     /// cheapest that is left.
     fn most_saved(&mut self, units: usize) -> f64 {
         let mut potentials = self.first_potentials();

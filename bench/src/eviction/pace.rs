@@ -74,7 +74,7 @@ fn repeat(call: &mut impl FnMut(), window: Duration) -> usize {
     calls
 }
 
-/// Asks for one of so many apps in no order.
+/// Asks for one of this many apps in no order.
 fn asked(max: usize, apps: usize) -> impl FnMut() {
     let mut worth = EvictionScore::new(max, false);
     let mut rng = Rng::new(1);

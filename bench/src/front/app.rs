@@ -37,7 +37,7 @@ pub(super) struct Options {
     /// Listens here, and not at `$PORT`.
     pub(super) socket: Option<PathBuf>,
     /// Leaves a file here whose name is its process id.
-    pub(super) census: Option<PathBuf>,
+    pub(super) pids: Option<PathBuf>,
     /// Takes so long before it listens.
     pub(super) delay: Duration,
 }
@@ -50,8 +50,8 @@ impl Options {
         if let Some(socket) = &self.socket {
             tell("--socket", socket.display().to_string());
         }
-        if let Some(census) = &self.census {
-            tell("--census", census.display().to_string());
+        if let Some(pids) = &self.pids {
+            tell("--pids", pids.display().to_string());
         }
         if !self.delay.is_zero() {
             tell("--delay", self.delay.as_millis().to_string());
@@ -65,7 +65,7 @@ impl Options {
             let [name, value] = pair else { return None };
             match name.as_str() {
                 "--socket" => options.socket = Some(value.into()),
-                "--census" => options.census = Some(value.into()),
+                "--pids" => options.pids = Some(value.into()),
                 "--delay" => options.delay = Duration::from_millis(value.parse().ok()?),
                 _ => return None,
             }
@@ -108,14 +108,14 @@ pub(crate) fn serve(words: &[String]) -> ! {
     };
     let runtime = Builder::new_current_thread().enable_all().build();
     let runtime = runtime.expect("the system has sockets");
-    runtime.block_on(accept(&place, options.census.as_deref()))
+    runtime.block_on(accept(&place, options.pids.as_deref()))
 }
 
-async fn accept(place: &Place, census: Option<&Path>) -> ! {
+async fn accept(place: &Place, pids: Option<&Path>) -> ! {
     match place {
         Place::Port(address) => {
             let listener = TcpListener::bind(address).await.expect("the port is free");
-            count_in(census);
+            count_in(pids);
             loop {
                 if let Ok((stream, _)) = listener.accept().await {
                     let _ = stream.set_nodelay(true);
@@ -124,8 +124,8 @@ async fn accept(place: &Place, census: Option<&Path>) -> ! {
             }
         }
         Place::Socket(path) => {
-            let listener = UnixListener::bind(path).expect("nobody listens there");
-            count_in(census);
+            let listener = UnixListener::bind(path).expect("no process listens there");
+            count_in(pids);
             loop {
                 if let Ok((stream, _)) = listener.accept().await {
                     tokio::spawn(answer(stream));
@@ -135,9 +135,9 @@ async fn accept(place: &Place, census: Option<&Path>) -> ! {
     }
 }
 
-fn count_in(census: Option<&Path>) {
-    if let Some(census) = census {
-        let file = census.join(process::id().to_string());
+fn count_in(pids: Option<&Path>) {
+    if let Some(pids) = pids {
+        let file = pids.join(process::id().to_string());
         fs::write(file, "").expect("the bench made the folder");
     }
 }
@@ -197,7 +197,7 @@ mod tests {
     fn its_words_say_how_it_is_run() {
         let options = Options {
             socket: Some("{socket}".into()),
-            census: Some("/tmp/census".into()),
+            pids: Some("/tmp/pids".into()),
             delay: Duration::from_millis(300),
         };
         for options in [options, Options::default()] {

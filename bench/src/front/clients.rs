@@ -34,7 +34,7 @@ pub(super) struct Answers {
     pub(super) elapsed: Duration,
 }
 
-/// So many clients ask one thing after the other, for so long.
+/// This many clients ask one thing after the other, for so long.
 pub(super) fn ask_for(address: SocketAddr, clients: usize, len: Duration) -> Answers {
     let waits = Histogram::new_with_bounds(1, 60_000_000_000, 3).expect("the bounds are in order");
     let answers = Rc::new(RefCell::new(Answers {

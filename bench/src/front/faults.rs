@@ -26,7 +26,7 @@ struct Case {
     /// For how long; a quick run does less.
     len: Duration,
     quick_len: Duration,
-    happens: fn(&Ours, &Census),
+    happens: fn(&Ours, &PidFolder),
 }
 
 const CASES: [Case; 3] = [
@@ -57,7 +57,7 @@ const CASES: [Case; 3] = [
 ];
 
 /// Where processes of the application have left their ids.
-struct Census(PathBuf);
+struct PidFolder(PathBuf);
 
 pub(super) fn run(program: &Path, plan: &Plan, format: Format) {
     if matches!(format, Format::Table) {
@@ -82,18 +82,18 @@ pub(super) fn run(program: &Path, plan: &Plan, format: Format) {
 /// there were one after the other.
 fn suffer(case: &Case, program: &Path, len: Duration) -> (Answers, usize, usize) {
     let folder = crate::talk::Folder::new();
-    let census = Census(folder.path().to_owned());
+    let pids = PidFolder(folder.path().to_owned());
     let setting = Setting {
         listen: Listen::Port,
         min: case.processes,
         max: case.processes,
         app: app::Options {
-            census: Some(census.0.clone()),
+            pids: Some(pids.0.clone()),
             ..app::Options::default()
         },
     };
     let ours = ours::start(program, &setting).expect("it started before");
-    census.wait_for(case.processes);
+    pids.wait_for(case.processes);
     let mut faults = 0;
     let answers = thread::scope(|scope| {
         let clients = scope.spawn(|| ask_for(ours.address, CLIENTS, len));
@@ -101,23 +101,23 @@ fn suffer(case: &Case, program: &Path, len: Duration) -> (Answers, usize, usize)
         // The last one leaves time to see what comes of it.
         while Instant::now() + case.every + case.every / 2 < until {
             thread::sleep(case.every);
-            (case.happens)(&ours, &census);
+            (case.happens)(&ours, &pids);
             faults += 1;
         }
         clients.join().expect("clients do not panic")
     });
-    (answers, faults, census.processes().len())
+    (answers, faults, pids.processes().len())
 }
 
 /// The oldest process of the application gets no chance to say anything.
-fn kill(_ours: &Ours, census: &Census) {
-    if let Some(process) = census.processes().into_iter().find(|pid| is_app(*pid)) {
+fn kill(_ours: &Ours, pids: &PidFolder) {
+    if let Some(process) = pids.processes().into_iter().find(|pid| is_app(*pid)) {
         let _ = kill_process(process, Signal::KILL);
     }
 }
 
 /// As a deploy does: touches the marker.
-fn restart(ours: &Ours, _census: &Census) {
+fn restart(ours: &Ours, _census: &PidFolder) {
     let marker = ours.root.join("tmp/restart.txt");
     fs::write(marker, "").expect("the temporary folder can be written");
 }
@@ -128,7 +128,7 @@ fn is_app(process: Pid) -> bool {
     runs.is_ok_and(|program| program == this_program())
 }
 
-impl Census {
+impl PidFolder {
     /// Those that run and that ran, the first one first.
     fn processes(&self) -> Vec<Pid> {
         let files = fs::read_dir(&self.0).expect("the folder is ours").flatten();

@@ -46,8 +46,12 @@ pub(super) fn cold(rows: &[Row]) -> Vec<Verdict> {
     verdicts.collect()
 }
 
-pub(super) fn no_failure(who: &str, failed: u64) -> Verdict {
-    Verdict::at_most(format!("failed requests of {who}"), failed as f64, 0.0)
+pub(super) fn no_failure(contestant: &str, failed: u64) -> Verdict {
+    Verdict::at_most(
+        format!("failed requests of {contestant}"),
+        failed as f64,
+        0.0,
+    )
 }
 
 #[cfg(test)]

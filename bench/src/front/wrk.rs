@@ -19,7 +19,7 @@ pub(super) struct Told {
     pub(super) failed: u64,
 }
 
-/// Asks over so many connections for so many seconds.
+/// Asks over this many connections for this many seconds.
 ///
 /// # Panics
 ///

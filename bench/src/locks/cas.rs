@@ -16,19 +16,19 @@ pub(super) struct Unit<'a>(&'a AtomicU64);
 
 impl Counter for Words {
     const NAME: &'static str = "cas";
-    type Door<'a> = &'a Word;
+    type Handle<'a> = &'a Word;
     type Held<'a> = Unit<'a>;
 
     fn start(keys: &[String]) -> Self {
         Self(keys.iter().map(|_| Word::default()).collect())
     }
 
-    fn door<'a>(&'a self, at: usize, _key: &'a str) -> &'a Word {
+    fn handle<'a>(&'a self, at: usize, _key: &'a str) -> &'a Word {
         &self.0[at]
     }
 
-    fn acquire<'a, 'd: 'a>(&'a self, door: &'a &'d Word, capacity: u64) -> Option<Unit<'a>> {
-        add_below(&door.0, capacity).then(|| Unit(&door.0))
+    fn acquire<'a, 'd: 'a>(&'a self, handle: &'a &'d Word, capacity: u64) -> Option<Unit<'a>> {
+        add_below(&handle.0, capacity).then(|| Unit(&handle.0))
     }
 }
 

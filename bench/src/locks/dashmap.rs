@@ -16,14 +16,14 @@ pub(super) struct Unit<'a> {
 
 impl Counter for Entries {
     const NAME: &'static str = "dashmap-entry";
-    type Door<'a> = &'a str;
+    type Handle<'a> = &'a str;
     type Held<'a> = Unit<'a>;
 
     fn start(_keys: &[String]) -> Self {
         Self(Counts::default())
     }
 
-    fn door<'a>(&'a self, _at: usize, key: &'a str) -> &'a str {
+    fn handle<'a>(&'a self, _at: usize, key: &'a str) -> &'a str {
         key
     }
 

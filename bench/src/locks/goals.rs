@@ -12,7 +12,7 @@ pub(super) const TOGETHER: &[Goal] = &[NEAR, faster(&[SEMAPHORES], 1.5)];
 /// Two threads are refused.
 pub(super) const REFUSED: &[Goal] = &[faster(&[SEMAPHORES], 5.0)];
 
-/// Two threads that are refused get so many times the answers of one.
+/// Two threads that are refused get this many times the answers of one.
 const SCALING_MIN: f64 = 1.7;
 
 /// Bytes for a key that is held, beside the key itself.
@@ -32,9 +32,9 @@ const fn faster(than: &'static [&'static str], times: f64) -> Goal {
 }
 
 pub(super) enum Goal {
-    /// By handle we cost at most so many times the processor time of the roof.
+    /// By handle we cost at most this many times the processor time of the roof.
     Near { times: f64 },
-    /// By key we do so many times as much as the best of these.
+    /// By key we do this many times as much as the best of these.
     Faster {
         than: &'static [&'static str],
         times: f64,

@@ -80,7 +80,7 @@ pub(super) struct ShardUnit<'a> {
 
 impl Counter for Sharded {
     const NAME: &'static str = "64-mutex-maps";
-    type Door<'a> = &'a str;
+    type Handle<'a> = &'a str;
     type Held<'a> = ShardUnit<'a>;
 
     fn start(_keys: &[String]) -> Self {
@@ -90,7 +90,7 @@ impl Counter for Sharded {
         }
     }
 
-    fn door<'a>(&'a self, _at: usize, key: &'a str) -> &'a str {
+    fn handle<'a>(&'a self, _at: usize, key: &'a str) -> &'a str {
         key
     }
 
@@ -122,20 +122,20 @@ pub(super) struct SingleUnit<'a> {
 
 impl Single {
     fn lock(&self) -> sync::MutexGuard<'_, Counts> {
-        self.counts.lock().expect("nobody panics while counting")
+        self.counts.lock().expect("counting does not panic")
     }
 }
 
 impl Counter for Single {
     const NAME: &'static str = "mutex-map";
-    type Door<'a> = &'a str;
+    type Handle<'a> = &'a str;
     type Held<'a> = SingleUnit<'a>;
 
     fn start(_keys: &[String]) -> Self {
         Self::default()
     }
 
-    fn door<'a>(&'a self, _at: usize, key: &'a str) -> &'a str {
+    fn handle<'a>(&'a self, _at: usize, key: &'a str) -> &'a str {
         key
     }
 

@@ -11,14 +11,14 @@ pub(super) struct ByKey(Locks<String>);
 
 impl Counter for ByKey {
     const NAME: &'static str = OURS;
-    type Door<'a> = &'a str;
+    type Handle<'a> = &'a str;
     type Held<'a> = Lock<'a, String>;
 
     fn start(_keys: &[String]) -> Self {
         Self(Locks::new())
     }
 
-    fn door<'a>(&'a self, _at: usize, key: &'a str) -> &'a str {
+    fn handle<'a>(&'a self, _at: usize, key: &'a str) -> &'a str {
         key
     }
 
@@ -36,14 +36,14 @@ pub(super) struct ByHandle(Locks<String>);
 
 impl Counter for ByHandle {
     const NAME: &'static str = HANDLE;
-    type Door<'a> = LockHandle<String>;
+    type Handle<'a> = LockHandle<String>;
     type Held<'a> = Lock<'a, String>;
 
     fn start(_keys: &[String]) -> Self {
         Self(Locks::new())
     }
 
-    fn door<'a>(&'a self, _at: usize, key: &'a str) -> LockHandle<String> {
+    fn handle<'a>(&'a self, _at: usize, key: &'a str) -> LockHandle<String> {
         self.0.handle(key)
     }
 

@@ -31,14 +31,14 @@ pub(super) struct Unit<'a> {
 
 impl Counter for TwoLooks {
     const NAME: &'static str = "papaya-2";
-    type Door<'a> = &'a str;
+    type Handle<'a> = &'a str;
     type Held<'a> = Unit<'a>;
 
     fn start(_keys: &[String]) -> Self {
         Self(map())
     }
 
-    fn door<'a>(&'a self, _at: usize, key: &'a str) -> &'a str {
+    fn handle<'a>(&'a self, _at: usize, key: &'a str) -> &'a str {
         key
     }
 
@@ -72,14 +72,14 @@ pub(super) struct SharedUnit(Arc<AtomicU64>);
 
 impl Counter for OneLook {
     const NAME: &'static str = "papaya-arc";
-    type Door<'a> = &'a str;
+    type Handle<'a> = &'a str;
     type Held<'a> = SharedUnit;
 
     fn start(_keys: &[String]) -> Self {
         Self(map())
     }
 
-    fn door<'a>(&'a self, _at: usize, key: &'a str) -> &'a str {
+    fn handle<'a>(&'a self, _at: usize, key: &'a str) -> &'a str {
         key
     }
 

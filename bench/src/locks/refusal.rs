@@ -67,19 +67,19 @@ pub(super) fn refuse<C: Counter>(threads: usize, plan: &Plan) -> Result<Sample, 
     let keys = keys(1);
     both_passes(|stamps| {
         let counter = C::start(&keys);
-        let door = counter.door(0, &keys[0]);
+        let handle = counter.handle(0, &keys[0]);
         let held: Vec<_> = (0..FULL)
             .map(|_| {
                 counter
-                    .acquire(&door, FULL)
+                    .acquire(&handle, FULL)
                     .expect("the key is not full yet")
             })
             .collect();
         let sample = watch_threads(threads, stamps, plan, |pass, thread| {
-            let door = counter.door(0, &keys[0]);
+            let handle = counter.handle(0, &keys[0]);
             while pass.goes_on() {
                 pass.burst(thread, || {
-                    let granted = counter.acquire(black_box(&door), FULL);
+                    let granted = counter.acquire(black_box(&handle), FULL);
                     assert!(granted.is_none(), "the key is full");
                 });
             }

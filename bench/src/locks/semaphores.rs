@@ -12,14 +12,14 @@ pub(super) struct Semaphores(DashMap<String, Arc<Semaphore>, RandomState>);
 
 impl Counter for Semaphores {
     const NAME: &'static str = "semaphores";
-    type Door<'a> = &'a str;
+    type Handle<'a> = &'a str;
     type Held<'a> = OwnedSemaphorePermit;
 
     fn start(_keys: &[String]) -> Self {
         Self(DashMap::default())
     }
 
-    fn door<'a>(&'a self, _at: usize, key: &'a str) -> &'a str {
+    fn handle<'a>(&'a self, _at: usize, key: &'a str) -> &'a str {
         key
     }
 

@@ -12,7 +12,7 @@ use super::{CONTESTANTS, Counter, keys, publish};
 use crate::measure::{Metric, Plan, Row, Subject, compare, resident_bytes, weigh_apart};
 use crate::report::{Format, Verdict};
 
-/// As many are needed before pages tell what one weighs.
+/// How many are needed before pages show the size of one.
 const KEYS: usize = 1_000_000;
 
 /// What has become of the keys that are weighed.
@@ -64,7 +64,7 @@ pub(super) fn run(plan: &Plan, format: Format) {
 /// Bytes for each of many keys that are `held` or `idle`.
 pub(crate) fn weigh(subject: &str, what: &str) -> f64 {
     let contestant = CONTESTANTS.iter().find(|known| known.name == subject);
-    let contestant = contestant.expect("we weigh only whom we know");
+    let contestant = contestant.expect("only known contestants are weighed");
     let weighed = Keys::ALL.iter().find(|(known, _)| known.name() == what);
     let (weighed, _) = weighed.expect("keys are held or idle");
     let weigh = contestant.weigh.expect("it can be weighed");
@@ -78,13 +78,13 @@ pub(super) fn bytes<C: Counter>(weighed: Keys) -> f64 {
     let key_bytes = (resident_bytes() - before_keys) / 2;
 
     let counter = C::start(&keys);
-    let doors = keys.iter().enumerate();
-    let doors: Vec<_> = doors.map(|(at, key)| counter.door(at, key)).collect();
+    let handles = keys.iter().enumerate();
+    let handles: Vec<_> = handles.map(|(at, key)| counter.handle(at, key)).collect();
     // Written to already, so that the list itself is not weighed.
     let mut held: Vec<_> = (0..KEYS).map(|_| None).collect();
 
     let before = resident_bytes();
-    hold(&counter, &doors[..KEYS], &mut held);
+    hold(&counter, &handles[..KEYS], &mut held);
     let grown = resident_bytes() - before;
     let weight = match weighed {
         // A copy of every key is there now: what a list of them took.
@@ -92,7 +92,7 @@ pub(super) fn bytes<C: Counter>(weighed: Keys) -> f64 {
         Keys::Idle => {
             held.iter_mut().for_each(|place| *place = None);
             counter.forget_idle();
-            hold(&counter, &doors[KEYS..], &mut held);
+            hold(&counter, &handles[KEYS..], &mut held);
             (resident_bytes() - before).saturating_sub(grown)
         }
     };
@@ -101,11 +101,11 @@ pub(super) fn bytes<C: Counter>(weighed: Keys) -> f64 {
 
 fn hold<'a, 'd: 'a, C: Counter>(
     counter: &'a C,
-    doors: &'a [C::Door<'d>],
+    handles: &'a [C::Handle<'d>],
     held: &mut [Option<C::Held<'a>>],
 ) {
-    for (door, place) in iter::zip(doors, held) {
-        *place = counter.acquire(door, 1);
+    for (handle, place) in iter::zip(handles, held) {
+        *place = counter.acquire(handle, 1);
         assert!(place.is_some(), "every key is free");
     }
 }

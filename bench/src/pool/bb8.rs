@@ -25,7 +25,7 @@ impl Lender for Bb8 {
     }
 
     async fn take(&self) -> PooledConnection<'_, Maker> {
-        self.0.get().await.expect("nobody waits for long here")
+        self.0.get().await.expect("waits are short here")
     }
 }
 

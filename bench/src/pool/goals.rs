@@ -46,17 +46,17 @@ pub(super) const EXHAUSTED: &[Goal] = &[
 const FULL: &[&str] = &["deadpool", "bb8", "mobc", "asyncband"];
 
 pub(super) enum Goal {
-    /// The cheapest of these costs so many times as much processor time.
+    /// The cheapest of these costs this many times as much processor time.
     Cheaper {
         than: &'static [&'static str],
         times: f64,
     },
-    /// We cost at most so many times the processor time of a bare structure.
+    /// We cost at most this many times the processor time of a bare structure.
     Near { to: &'static str, times: f64 },
     /// Our p99 is below the lowest of those that starve no task: a wait that
     /// never ends is in no percentile.
     Sooner { than: &'static [&'static str] },
-    /// Our luckiest task has at most so many times the turns of the unluckiest.
+    /// Our luckiest task has at most this many times the turns of the unluckiest.
     Fair { max: f64 },
 }
 
@@ -101,7 +101,7 @@ fn fed(rows: &[Row]) -> impl Iterator<Item = &Row> {
         .filter(move |row| row.spread(Metric::Fairness).is_none_or(is_fed))
 }
 
-/// Where a task has had so many times fewer turns than another, it starves.
+/// Where a task has had this many times fewer turns than another, it starves.
 const STARVING: f64 = 3.0;
 
 #[cfg(test)]

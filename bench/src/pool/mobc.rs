@@ -25,7 +25,7 @@ impl Lender for Mobc {
     }
 
     async fn take(&self) -> Connection<Maker> {
-        self.0.get().await.expect("nobody waits for long here")
+        self.0.get().await.expect("waits are short here")
     }
 }
 

@@ -28,7 +28,7 @@ impl Lender for Ours {
     }
 
     async fn take(&self) -> Held<'_, Maker> {
-        self.0.take().await.expect("nobody waits for long here")
+        self.0.take().await.expect("waits are short here")
     }
 }
 

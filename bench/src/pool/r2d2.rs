@@ -36,7 +36,7 @@ fn send_off(crowd: Crowd, pass: &Arc<Pass>, tasks: &mut JoinSet<()>) {
 fn take_turns(thread: usize, hold: Hold, pool: &Pool<Maker>, pass: &Pass) {
     while pass.goes_on() {
         let taken = pass.turn_blocking(thread, || pool.get());
-        let mut held = taken.expect("nobody waits for long here");
+        let mut held = taken.expect("waits are short here");
         held.uses += 1;
         if hold == Hold::Yield {
             thread::yield_now();

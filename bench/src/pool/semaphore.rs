@@ -35,7 +35,7 @@ impl Lender for Permits {
     async fn take(&self) -> Permitted<'_> {
         let permit = self.free.acquire().await;
         Permitted {
-            _permit: permit.expect("nobody closes it"),
+            _permit: permit.expect("it is never closed"),
             member: self.members.pop(),
         }
     }

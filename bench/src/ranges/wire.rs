@@ -165,14 +165,14 @@ impl Crowd {
         (0..self.connections).map(dialog).collect()
     }
 
-    /// As many commands as this connection sends at once, each for a device of
+    /// The commands that this connection sends at once, each for a device of
     /// its own.
     fn batch(self, at: usize, command: impl Fn(&str) -> Vec<u8>) -> Vec<u8> {
         let slots = 0..self.depth;
         slots.flat_map(|slot| command(&device(at, slot))).collect()
     }
 
-    /// What follows in each of as many commands for the same devices.
+    /// What follows in each of the commands for the same devices.
     fn tails(self, at: usize, tail: impl Fn(&str) -> Vec<u8>) -> Vec<Vec<u8>> {
         (0..self.depth)
             .map(|slot| tail(&device(at, slot)))

@@ -11,7 +11,7 @@ pub(crate) fn frame(words: &[&str]) -> Vec<u8> {
     frame.into_bytes()
 }
 
-/// The beginning of a command of so many words, these first.
+/// The beginning of a command of this many words, these first.
 pub(crate) fn opening(words: usize, first: &[&str]) -> Vec<u8> {
     let mut opening = format!("*{words}\r\n").into_bytes();
     for word in first {
@@ -29,7 +29,7 @@ pub(crate) fn bulk(word: &str) -> Vec<u8> {
 #[derive(Clone)]
 pub(crate) enum Form {
     /// Arrays that begin with `yes` have something to send back: the element at
-    /// `back`. Other arrays are a no.
+    /// `back`. Other arrays are refusals.
     Resp { yes: Vec<u8>, back: usize },
     /// Rows have something to send back: the column at `back`.
     Postgres { back: usize },

@@ -5,7 +5,7 @@ use std::fmt;
 use crate::measure::{Metric, Row, ratio};
 use crate::report::short;
 
-/// We answer so many times as many commands a second.
+/// We answer this many times as many commands a second.
 pub(crate) struct Goal {
     ours: &'static str,
     than: &'static str,

@@ -112,7 +112,7 @@ pub(crate) fn statement(name: &str, arguments: &[Vec<u8>]) -> Vec<u8> {
     .concat()
 }
 
-/// The same around a first argument of so many bytes that is not known yet.
+/// The same around a first argument of this many bytes that is not known yet.
 pub(crate) fn statement_around(name: &str, len: usize, rest: &[Vec<u8>]) -> (Vec<u8>, Vec<u8>) {
     let first = argument(&vec![0; len]);
     let mut head = statement(name, &[std::slice::from_ref(&first), rest].concat());

@@ -20,16 +20,16 @@ pub(crate) const WORD: &str = "--roof";
 
 /// What every command is answered.
 const ANSWER: &[u8] = b":1\r\n";
-/// As many connections are heard before the first of them is answered.
+/// This many connections are heard before the first of them is answered.
 const EVENTS: usize = 128;
 /// What the file has room for.
 const LOG: u64 = 16 * 1024 * 1024;
 /// The listener; connections are numbered from here on.
-const DOOR: u64 = 0;
+const LISTENER: u64 = 0;
 
 struct Roof {
     epoll: rustix::fd::OwnedFd,
-    door: TcpListener,
+    listener: TcpListener,
     log: Option<Log>,
     lines: Vec<Line>,
     /// What was read since the last answers.
@@ -63,13 +63,13 @@ pub(crate) fn serve(words: &[String]) -> ! {
 impl Roof {
     fn open(address: &str, file: Option<&String>) -> io::Result<Self> {
         let address: SocketAddr = address.parse().map_err(io::Error::other)?;
-        let door = TcpListener::bind(address)?;
+        let listener = TcpListener::bind(address)?;
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
-        let number = epoll::EventData::new_u64(DOOR);
-        epoll::add(&epoll, &door, number, epoll::EventFlags::IN)?;
+        let number = epoll::EventData::new_u64(LISTENER);
+        epoll::add(&epoll, &listener, number, epoll::EventFlags::IN)?;
         Ok(Self {
             epoll,
-            door,
+            listener,
             log: file.map(Log::create).transpose()?,
             lines: Vec::new(),
             heard: Vec::new(),
@@ -84,19 +84,19 @@ impl Roof {
             let numbers = || events.iter().map(|event| event.data.u64());
             for number in numbers() {
                 match number {
-                    DOOR => self.let_in()?,
+                    LISTENER => self.let_in()?,
                     number => self.hear(number)?,
                 }
             }
             self.be_safe()?;
-            for number in numbers().filter(|number| *number != DOOR) {
+            for number in numbers().filter(|number| *number != LISTENER) {
                 self.lines[index(number)].answer()?;
             }
         }
     }
 
     fn let_in(&mut self) -> io::Result<()> {
-        let (stream, _) = self.door.accept()?;
+        let (stream, _) = self.listener.accept()?;
         stream.set_nodelay(true)?;
         stream.set_nonblocking(true)?;
         self.lines.push(Line { stream, asked: 0 });

@@ -31,7 +31,7 @@ pub(crate) struct Dialog {
 
 /// What is sent at once.
 pub(crate) enum Step {
-    /// The same each time, so many commands.
+    /// The same each time, this many commands.
     Same(Vec<u8>, usize),
     /// A command for each yes of the step before, around what it sends back. The
     /// tails take turns.
@@ -112,8 +112,8 @@ async fn count(work: &[&Server], window: &Window, len: Duration) -> Result<Sampl
     if window.refused.get() > 0 {
         eprintln!("refused: {} of {all}", window.refused.get());
     }
-    let most = answered.iter().max().expect("somebody talks");
-    let least = answered.iter().min().expect("somebody talks");
+    let most = answered.iter().max().expect("there is a client");
+    let least = answered.iter().min().expect("there is a client");
     let turns = window.turns.borrow();
     let share = |share| turns.value_at_quantile(share) as f64;
     Ok(vec![
@@ -224,7 +224,7 @@ impl Line {
         }
     }
 
-    /// Reads so many answers, and no more: no more were asked for.
+    /// Reads this many answers, and no more: no more were asked for.
     async fn hear(&mut self, count: usize, form: &Form) {
         self.len = 0;
         self.backs.clear();
@@ -239,7 +239,7 @@ impl Line {
                 heard += 1;
             }
         }
-        assert_eq!((heard, at), (count, self.len), "answers nobody asked for");
+        assert_eq!((heard, at), (count, self.len), "answers without a question");
     }
 
     async fn read(&mut self) {

@@ -56,7 +56,7 @@ struct Inner {
     driver: Arc<Driver<core::Apps<Waiter>, AppsShell>>,
     /// By name, in the order of the config.
     apps: ArcSwap<Vec<Arc<App>>>,
-    workshop: Arc<RunDirs>,
+    run_dirs: Arc<RunDirs>,
     events: Arc<Events>,
     /// Everything was closed and is gone.
     closed: watch::Sender<bool>,
@@ -67,7 +67,7 @@ struct Inner {
 
 impl Apps {
     /// No applications yet, and room for the processes that the limits allow.
-    pub fn new(limits: Limits, workshop: Arc<RunDirs>, events: Arc<Events>) -> Self {
+    pub fn new(limits: Limits, run_dirs: Arc<RunDirs>, events: Arc<Events>) -> Self {
         let limits = Limits {
             max: limits.max.max(1),
             starts_max: limits.starts_max.max(1),
@@ -81,7 +81,7 @@ impl Apps {
             Inner {
                 driver: Driver::start(machine, Vec::new(), shell, Clock::system()),
                 apps: ArcSwap::default(),
-                workshop,
+                run_dirs,
                 events,
                 closed: watch::Sender::new(false),
                 runtime: OnceLock::new(),

@@ -8,7 +8,7 @@ use tokio::net::{TcpListener, TcpSocket, UnixListener, UnixSocket};
 
 use crate::inherited;
 
-/// As many may come at once before they are let in; the system may allow fewer
+/// This many connections may wait to be accepted; the system may allow fewer
 /// (`net.core.somaxconn`).
 const BACKLOG: u32 = 4096;
 

@@ -1,4 +1,4 @@
-//! What happened, for watchers and for those that come later.
+//! Events, for subscribers and for later readers.
 
 use std::borrow::Cow;
 use std::collections::VecDeque;
@@ -21,13 +21,13 @@ const TEXT_MAX: usize = 4096;
 /// A watcher that is further behind misses some.
 const BEHIND_MAX: usize = 1024;
 
-/// What kinds there are.
+/// The kinds of events.
 pub const KINDS: &[&str] = &[
     "client", "session", "config", "pool", "range", "app", "leak", "shed", "server", "login",
     "denied", "process",
 ];
 
-/// What happened.
+/// The last events, and their subscribers.
 pub struct Events {
     serial: AtomicU64,
     last: Mutex<VecDeque<Arc<Event>>>,
@@ -41,13 +41,13 @@ pub struct Event {
     pub serial: u64,
     /// When.
     pub at: SystemTime,
-    /// What kind of thing, one of [`KINDS`].
+    /// The kind, one of [`KINDS`].
     pub kind: &'static str,
-    /// What it happened to.
+    /// The name of the thing.
     pub name: String,
     /// In words.
     pub text: String,
-    /// What follows the words for users who may read what programs write.
+    /// Details for users who may read the output of programs.
     pub detail: String,
     /// The user who did it, if one did.
     pub by: Option<String>,

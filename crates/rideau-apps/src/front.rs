@@ -51,7 +51,7 @@ use ids::Ids;
 use rideau_config::FrontConfig;
 use sticky::Sticky;
 
-/// What all requests share.
+/// The state that all requests share.
 pub struct Front {
     apps: Apps,
     config: ArcSwap<FrontConfig>,

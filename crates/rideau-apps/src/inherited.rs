@@ -14,7 +14,7 @@ use listenfd::ListenFd;
 use parking_lot::Mutex;
 use socket2::SockRef;
 
-/// Those that were passed to this process.
+/// The sockets that were passed to this process.
 static PASSED: OnceLock<Mutex<Vec<Passed>>> = OnceLock::new();
 
 struct Passed {
@@ -137,7 +137,7 @@ pub fn unused_at(port: u16) -> Option<String> {
     unused.next()
 }
 
-/// What is wrong with the sockets that nothing uses. They are closed.
+/// Closes the unused sockets, and says what is wrong with each.
 pub fn give_up_unused() -> Vec<String> {
     let Some(passed) = PASSED.get() else {
         return Vec::new();
@@ -146,7 +146,7 @@ pub fn give_up_unused() -> Vec<String> {
     let unused = passed.iter_mut().enumerate().filter_map(|(at, one)| {
         Some(match (one.socket.take()?, one.name.take()) {
             (Socket::Useless(why), _) => {
-                format!("socket {at} that was passed to the server is of no use: {why}")
+                format!("socket {at} that was passed to the server cannot be used: {why}")
             }
             (_, name) => format!(
                 "a socket at {} was passed to the server, and no option names that address: \

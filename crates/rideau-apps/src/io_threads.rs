@@ -27,7 +27,7 @@ thread_local! {
 
 /// The I/O threads. When they are dropped all is gone that ran on them.
 pub struct IoThreads {
-    all: Vec<Lane>,
+    all: Vec<IoThread>,
     /// How many of them have tasks first; the others have some when these have plenty.
     first: usize,
     /// Where to look first for the I/O thread with the fewest tasks.
@@ -36,7 +36,7 @@ pub struct IoThreads {
     threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
-struct Lane {
+struct IoThread {
     runtime: Handle,
     /// Tasks that were given to it and have not ended.
     len: Arc<AtomicUsize>,
@@ -78,7 +78,7 @@ impl IoThreads {
                 .enable_all()
                 .on_thread_park(rideau::rest)
                 .build()?;
-            io_threads.all.push(Lane {
+            io_threads.all.push(IoThread {
                 runtime: runtime.handle().clone(),
                 len: Arc::default(),
             });
@@ -138,7 +138,7 @@ impl IoThreads {
         std::mem::take(&mut *self.threads.lock())
     }
 
-    fn emptiest(&self) -> &Lane {
+    fn emptiest(&self) -> &IoThread {
         let turn = self.next.fetch_add(1, Ordering::Relaxed);
         let usual = emptiest(&self.all[..self.first], turn);
         if usual.len() < PLENTY {
@@ -150,7 +150,7 @@ impl IoThreads {
 }
 
 /// Among equals, each in turn.
-fn emptiest(io_threads: &[Lane], turn: usize) -> &Lane {
+fn emptiest(io_threads: &[IoThread], turn: usize) -> &IoThread {
     let (before, from) = io_threads.split_at(turn % io_threads.len());
     let io_threads = from.iter().chain(before);
     io_threads
@@ -158,13 +158,13 @@ fn emptiest(io_threads: &[Lane], turn: usize) -> &Lane {
         .expect("there is a thread")
 }
 
-impl Lane {
+impl IoThread {
     fn len(&self) -> usize {
         self.len.load(Ordering::Relaxed)
     }
 }
 
-/// As many as there are cores.
+/// One for each core.
 fn cores() -> io::Result<usize> {
     thread::available_parallelism().map(Into::into)
 }

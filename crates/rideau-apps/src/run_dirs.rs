@@ -20,14 +20,14 @@ const DAEMONS_MAX: usize = 64;
 /// A longer name of a server is cut: the path of a socket has little room.
 const NAME_LEN_MAX: usize = 24;
 
-/// What all pools of processes share.
+/// The run folder that all pools of processes share.
 pub struct RunDirs {
     folder: OnceCell<RunFolder>,
     places: Vec<PathBuf>,
     events: Arc<Events>,
     /// How many processes there are.
     live: watch::Sender<usize>,
-    /// What is done when a member has ended by itself.
+    /// Called when a member has ended by itself.
     on_loss: OnceLock<Box<dyn Fn() + Send + Sync>>,
 }
 
@@ -41,7 +41,7 @@ impl Default for RunDirs {
 }
 
 impl RunDirs {
-    /// A workshop for a server like this, that tells of what happens here.
+    /// A run_dirs for a server like this, that tells of what happens here.
     pub fn new(server: &config::Server, events: Arc<Events>) -> Self {
         let places = match &server.run_dir {
             Some(path) => vec![path.clone()],
@@ -171,7 +171,7 @@ fn open(place: &Path) -> io::Result<(RunFolder, usize)> {
             Err(error) => return Err(error),
         }
     }
-    let own = own.ok_or_else(|| io::Error::new(ErrorKind::AddrInUse, "other daemons have it"))?;
+    let own = own.ok_or_else(|| io::Error::new(ErrorKind::AddrInUse, "other servers use it"))?;
     Ok((own, ended))
 }
 
@@ -203,14 +203,14 @@ mod tests {
     fn each_daemon_has_a_folder_of_its_own() {
         let folder = Scratch::new();
         let place = folder.join("a");
-        let (first, _) = open(&place).expect("nobody has it");
+        let (first, _) = open(&place).expect("it is free");
         let (second, _) = open(&place).expect("there is room beside it");
         let (third, _) = open(&place).expect("there is room beside it");
         assert_eq!(first.path(), place);
         assert_eq!(second.path(), beside(&place, 2));
         assert_eq!(third.path(), beside(&place, 3));
         drop(first);
-        let (again, _) = open(&place).expect("nobody has it any more");
+        let (again, _) = open(&place).expect("it is free again");
         assert_eq!(again.path(), place);
     }
 
@@ -230,7 +230,9 @@ mod tests {
         let folder = Scratch::new();
         fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o777))
             .expect("the folder is ours");
-        let error = open(&folder.join("a")).err().expect("anybody may write");
+        let error = open(&folder.join("a"))
+            .err()
+            .expect("other accounts may write");
         assert!(error.to_string().contains("others may change"), "{error}");
     }
 }

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::process::geteuid;
 
-/// That of the system, for services.
+/// The run folder of the system, for services.
 pub const SYSTEM: &str = "/run/rideau";
 
 /// Every place, the best first; `runtime` is the folder that the system keeps for

@@ -66,12 +66,12 @@ struct Idle {
     since: Instant,
 }
 
-/// What looks after those that are idle.
+/// The task that watches idle connections.
 #[derive(Default)]
 enum Watch {
     /// Nothing yet.
     #[default]
-    Nobody,
+    None,
     /// A task that was begun and did not run yet.
     Begun,
     /// A task, and whether it sleeps until it is called.
@@ -173,7 +173,7 @@ impl Connections {
         }
         stack.idle.push(Idle { wire, since });
         match &mut stack.watch {
-            Watch::Nobody => {
+            Watch::None => {
                 stack.watch = Watch::Begun;
                 drop(stack);
                 let (shared, index) = (Arc::downgrade(shared), shared.index());

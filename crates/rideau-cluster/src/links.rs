@@ -69,7 +69,7 @@ pub struct PeerLinks {
     handle: Arc<LinksHandle>,
 }
 
-/// What links tell the node.
+/// An event of the links for the node.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum LinkEvent {
     /// There is a link. What follows from this node is on it.
@@ -342,7 +342,7 @@ impl PeerLinks {
         self.handle.stop(reason);
     }
 
-    /// What all links have carried since the start.
+    /// Counters of all links since the start.
     pub fn stats(&self) -> LinkStats {
         self.shared().stats()
     }
@@ -386,7 +386,7 @@ impl PeerLinks {
     }
 }
 
-/// What ends all links when the last clone is dropped. Tasks do not hold it.
+/// Ends all links when the last clone is dropped. Tasks do not hold it.
 struct LinksHandle {
     shared: Arc<LinksShared>,
 }

@@ -70,7 +70,7 @@ pub struct ClusterNode {
     options: NodeOptions,
     log: Arc<NodeLog>,
     next_ask: AtomicU64,
-    /// What the thread waits for, until the node is started.
+    /// Starts the thread, which waits for it.
     start: Mutex<Option<oneshot::Sender<NodeParts>>>,
     /// Closed when the thread has ended.
     ended: watch::Receiver<()>,
@@ -124,7 +124,7 @@ impl ClusterNode {
         }
     }
 
-    /// What the cluster was made with.
+    /// The parameters that the cluster was made with.
     pub const fn made(&self) -> ClusterMade {
         self.meta.made
     }
@@ -134,7 +134,7 @@ impl ClusterNode {
         &self.meta.secret
     }
 
-    /// What the node was opened with.
+    /// The options that the node was opened with.
     pub const fn options(&self) -> &NodeOptions {
         &self.options
     }
@@ -295,7 +295,7 @@ impl ClusterNode {
         self.tell(Input::Heard { from, message });
     }
 
-    /// What operators see. None if the node has ended.
+    /// The view for operators. None if the node has ended.
     pub async fn view(&self) -> Option<Box<NodeView>> {
         let (reply, view) = oneshot::channel();
         self.tell(Input::View(reply));

@@ -39,23 +39,23 @@ section! {
             /// How requests are treated.
             http: Http = Http::default();
         }
-        /// A request for one of these hosts gets here: `"shop.example"`, `"*.shop.example"`.
-        /// None: all that no other app has.
+        /// Requests for these hosts go to this app: `"shop.example"`, `"*.shop.example"`.
+        /// Empty: all hosts that no other app has.
         hosts: Vec<String> = Vec::new(), Hosts, Requests,
             sample = r#"["shop.example", "*.shop.example"]"#,
             above = "An exact host comes before one with a *, and a longer path before a \
                      shorter one.";
-        /// And for what is below one of these paths.
+        /// Only requests below one of these paths go to this app.
         paths: Vec<String> = vec!["/".into()], PathPrefixes, Requests;
-        /// The app does not see the path that led here.
+        /// The app does not see the path that matched.
         strips_path: bool = false, Answer, Requests, name = "strip";
         /// Where `restart.txt` and `always_restart.txt` are, below `root`; or `"none"`.
         restart_dir: Option<PathBuf> = Some("tmp".into()), OrNone<Below>, Live;
-        /// What each process is asked for; one that fails is replaced.
+        /// Health checks of each process; one that fails them is replaced.
         health: Option<Health> = None, Checked, Live, usual = r#""none""#,
             sample = r#"{ path = "/up", every = "10s", timeout = "2s", fails = 3 }"#;
-        /// The name of a cookie that leads back to the same process, or a table. A request
-        /// that finds it busy for longer than `wait` gets another.
+        /// The name of a cookie that leads back to the same process, or a table. If that
+        /// process is busy for longer than `wait`, the request goes to another one.
         sticky => (self): AppConfig, Sticky, Requests, usual = r#""none""#,
             sample = r#"{ cookie = "shop_route", wait = "1s" }"#;
         /// Answers and connections that go on for as long as a client likes, such as events
@@ -65,7 +65,7 @@ section! {
 }
 
 section! {
-    /// What is run.
+    /// The program of an app, and how it is run.
     #[derive(Clone, PartialEq, Eq, Debug)]
     pub struct RunSpec {
         plain {
@@ -75,8 +75,8 @@ section! {
             /// The same as it may be shown: variables of the file are not filled in.
             shown: Vec<String> = Vec::new();
         }
-        /// The program and its words; no shell reads them.
-        exec => (shown): Vec<String>, Command, Replaced, usual = "has to be given",
+        /// The program and its arguments; no shell reads them.
+        exec => (shown): Vec<String>, Command, Replaced, usual = "required",
             sample = r#"["gunicorn", "shop.wsgi", "--bind", "unix:{socket}"]"#,
             above = "What is run. {socket}, {port}, {id} and {name} are as for members of pools. \
                      It has no variables but those of `env`, PATH, HOME, LANG and TZ, and what \
@@ -90,14 +90,14 @@ section! {
         /// The account it runs as, if the server may choose one.
         user: Option<String> = None, Maybe<Account>, Replaced, usual = "as rideau does",
             sample = r#""www-data""#;
-        /// Another group than the user's.
+        /// A group other than the user's.
         group: Option<String> = None, Maybe<Account>, Replaced, usual = "the user's",
             sample = r#""www-data""#;
         /// Its mask for new files.
         umask: Option<u32> = None, Maybe<Mask>, Replaced, usual = "rideau's",
             sample = r#""022""#;
-        /// It may get more rights than its user has, as `sudo` and other programs with a
-        /// setuid bit give.
+        /// Whether it may get more rights than its user has, by `sudo` and other programs
+        /// with a setuid bit.
         new_privileges: bool = false, Answer, Replaced;
         /// Open files of a process.
         files_max: Option<u64> = None, OrNone<Number>, Replaced, bounds = (16, 1_000_000_000),
@@ -105,25 +105,25 @@ section! {
         /// Processes and threads of its user.
         processes_max: Option<u64> = None, OrNone<Number>, Replaced,
             bounds = (1, 1_000_000_000), sample = "256";
-        /// How it gets a place to listen at.
+        /// Where the program listens.
         listen: AppListen = AppListen::Port, Text, Replaced, sample = r#""socket""#,
             above = ABOUT_LISTEN;
         /// How to know that it is ready.
         ready: AppReady = AppReady::Auto, AppReadyWays, Started, sample = r#"{ http = "/up" }"#,
             above = ABOUT_READY;
-        /// It sends `WATCHDOG=1` so often, or is replaced.
+        /// A process that does not send `WATCHDOG=1` within this time is replaced.
         watchdog: Option<Duration> = None, OrNone<Positive>, Replaced, sample = r#""30s""#;
-        /// Paths that are asked for once before the first request is let in.
+        /// Paths that the server requests once before it sends clients' requests.
         warm_up: Vec<String> = Vec::new(), PathList, Started, sample = r#"["/", "/catalogue"]"#;
         /// A file for what it writes, instead of the server's log.
         log: Option<PathBuf> = None, OrNone<FullPath>, Started,
             sample = r#""/var/log/shop.log""#;
-        /// It is ready by then, or it has failed.
+        /// A process that is not ready after this long has failed.
         start_timeout: Duration = Duration::from_secs(30), Positive, Started,
             above = "Starts and ends.";
-        /// What it is asked to stop with.
+        /// The signal that asks it to stop.
         stop_signal: Signal = Signal::Term, StopSignal, Started;
-        /// Then it is killed, with all it has started.
+        /// A process that has not ended after this long is killed, with all it has started.
         stop_timeout: Duration = Duration::from_secs(10), Span, Started;
     }
 }
@@ -132,7 +132,7 @@ section! { for apps::Options {
     /// Processes that are kept when no requests come.
     min => (min): usize, Number, Live, bounds = (0, PROCESSES_MAX), sample = "1",
         above = "How many processes, and which requests wait.";
-    /// Never more; `"none"`: as many as `[front]` lets it have.
+    /// The most processes; `"none"`: only `max` of `[front]` limits them.
     max => (max): Option<usize>, OrNone<Number>, Live, bounds = (1, PROCESSES_MAX),
         sample = "8";
     /// Requests at a time in one process; `"auto"`: as many as it turns out to serve best.
@@ -145,49 +145,49 @@ section! { for apps::Options {
     /// Also start one more when waits are expected to be longer.
     target_wait => (target_wait): Option<Duration>, OrNone<Positive>, Live,
         sample = r#""500ms""#;
-    /// Processes above `min` that were not used for so long are stopped; or `"none"`.
+    /// Processes above `min` that were not used for this long are stopped; or `"none"`.
     idle_after => (idle_after): Option<Duration>, OrNone<Positive>, Live;
-    /// A process is replaced after as many requests, give or take a tenth.
+    /// A process is replaced after this many requests, give or take a tenth.
     requests_max => (requests_max): Option<u64>, OrNone<Number>, Live,
         bounds = (1, 1_000_000_000_000), sample = "5_000";
-    /// A process is replaced after so long, give or take a tenth.
+    /// A process is replaced after this long, give or take a tenth.
     life_max => (life_max): Option<Duration>, OrNone<Positive>, Live, sample = r#""24h""#;
-    /// A process that uses more is replaced when no request is disturbed.
+    /// A process that uses more is replaced, without harm to requests.
     memory_soft => (memory_soft): Option<u64>, OrNone<Size>, Live, bounds = (MIB, SIZE_MAX),
         sample = r#""384MiB""#;
     /// A process that uses more is killed.
     memory_hard => (memory_hard): Option<u64>, OrNone<Size>, Live, bounds = (MIB, SIZE_MAX),
         sample = r#""512MiB""#;
-    /// One that ends sooner, without having answered a request, has failed to start.
+    /// A process that ends sooner, without having answered a request, has failed to start.
     uptime_min => (uptime_min): Duration, Span, Live;
     /// Pause after a start that failed, doubled with each.
     backoff_first => (backoff_first): Duration, Positive, Live;
     /// The longest pause.
     backoff_max => (backoff_max): Duration, Positive, Live;
-    /// Starts of new code that fail before the old is kept.
+    /// After this many failed starts of new code the old code is kept.
     deploy_tries => (deploy_tries): u32, Number, Live, bounds = (1, 100);
-    /// New code serves a part of the requests beside the old, and is judged by its failures and
-    /// its times; `"none"`: it serves all as soon as it is ready.
+    /// New code serves a part of the requests beside the old code, and is judged by its
+    /// failures and times; `"none"`: it serves all as soon as it is ready.
     trial => (trial): Option<TrialRules>, TrialTable, Live, usual = "a table with its defaults",
         sample = r#"{ answers = 50, time = "10s", quiet = "60s", max = "5m", slow = true }"#;
     /// How long a process has to finish its requests before it is stopped.
     drain_timeout => (drain_timeout): Duration, Span, Live;
-    /// A process is replaced after as many time-outs,
+    /// A process is replaced after this many time-outs in close succession.
     timeouts_max => (timeouts_max): u32, Number, Live, bounds = (1, 1_000_000);
-    /// each so close to the one before.
+    /// The longest time between two of these time-outs.
     timeouts_window => (timeouts_window): Duration, Positive, Live;
 } }
 
 section! { for TrialRules {
-    /// After so many answers of the new code it may be good,
+    /// New code can be judged good after this many answers.
     answers => (answers): u64, Number, Live, bounds = (1, MANY);
-    /// but not before that time.
+    /// The shortest time of a trial with a verdict.
     time => (time): Duration, Positive, Live;
-    /// After that time fewer answers will do.
+    /// After this time fewer answers are enough.
     quiet => (quiet): Duration, Positive, Live;
-    /// There is a verdict by then.
+    /// The trial ends after this time at the latest.
     max => (max): Duration, Positive, Live;
-    /// Code that is much slower is bad, too.
+    /// Whether code that is much slower is bad, too.
     slow => (judges_slow): bool, Answer, Live;
 } }
 
@@ -203,8 +203,8 @@ section! {
             /// A stream ends when nothing was said on it for so long.
             stream_idle: Option<Duration> = None;
         }
-        /// What an app may take for a request, from the grant of a place to the end of the
-        /// answer.
+        /// The time that an app has for a request, from the grant of a place to the end of
+        /// the answer.
         request_timeout: Option<Duration> = None, OrNone<Positive>, Requests,
             sample = r#""60s""#, above = "Requests.";
         /// Bytes of a request's body.
@@ -220,9 +220,9 @@ section! {
         buffer_response_max: u64 = 128 << 20, Size, Requests, bounds = (0, SIZE_MAX);
         /// Connections to a process that are idle for so long are closed.
         keep_alive: Duration = Duration::from_millis(1500), Span, Live;
-        /// What failed without harm is tried once more, in another process.
+        /// A request that failed before it had an effect is tried once more, in another process.
         retries: bool = true, Answer, Requests, name = "retry";
-        /// Answers say in `Server-Timing` how long they waited and took.
+        /// Answers have a `Server-Timing` header: how long the request waited and the app took.
         tells_timing: bool = false, Answer, Requests, name = "timing";
     }
 }
@@ -231,18 +231,18 @@ section! {
     /// How to know that a process is well.
     #[derive(Clone, PartialEq, Eq, Debug)]
     pub struct Health {
-        /// What it is asked for.
-        path: String = String::new(), UrlPath, Live, usual = "has to be given";
+        /// The path of the health check.
+        path: String = String::new(), UrlPath, Live, usual = "required";
         /// How often.
         every: Duration = Duration::from_secs(10), Positive, Live;
-        /// How long it has for an answer.
+        /// How long a process has to answer.
         timeout: Duration = Duration::from_secs(2), Positive, Live;
-        /// After as many failures in a row the process is replaced.
+        /// After this many failures in a row the process is replaced.
         fails: u32 = 3, Number, Live, bounds = (1, 1000);
     }
 }
 
-/// What the sample file says of `listen`.
+/// The comment about `listen` in the sample file.
 const ABOUT_LISTEN: &str = "\
 Where it listens:
   \"socket\"   at the path RIDEAU_SOCKET; the default if `exec` or `env` name {socket}
@@ -250,7 +250,7 @@ Where it listens:
   \"inherit\"  rideau does, and it has that as file 3 with LISTEN_FDS=1, as systemd passes it on
   an address such as \"127.0.0.1:9000\": always there, so there is one process only";
 
-/// What the sample file says of `ready`.
+/// The comment about `ready` in the sample file.
 const ABOUT_READY: &str = "\
 When it is ready:
   \"auto\"       when it sends READY=1 to NOTIFY_SOCKET; or, if it sends nothing, when it answers
@@ -343,7 +343,7 @@ impl RunSpec {
 }
 
 impl AppListen {
-    /// What fits a program with these words.
+    /// The usual `listen` for a program with these arguments.
     fn usual<'a>(mut words: impl Iterator<Item = &'a String>) -> Self {
         match words.any(|word| word.contains("{socket}") || word.contains("$SOCKET")) {
             true => Self::Socket,

@@ -47,7 +47,7 @@ section! {
         /// Where offers wait.
         offers: queue::Options = core().offers, Queue, Live, usual = r#"{ kind = "never" }"#,
             sample = r#"{ kind = "timeout", timeout = "30s", order = "lifo" }"#;
-        /// What watches: a kind, or a table with its numbers.
+        /// What watches the waits: a kind, or a table with its numbers.
         meters: Vec<meter::Options> = core().meters, Meters, Live, sample = concat!(
             "[\n",
             "    { kind = \"overload\", alarm = \"overload\", target = \"100ms\", ",
@@ -57,14 +57,14 @@ section! {
             "update = \"100ms\" },\n",
             "]",
         );
-        /// Refuses some at once, by chance, when waits grow.
+        /// Refuses some asks or offers at once, at random, when waits grow.
         protect: Option<meter::Pie> = None, Maybe<Protector>, Live, usual = "none",
             sample = concat!(
                 r#"{ ask = { target = "100ms", interval = "1s" }, "#,
                 r#"offer = { target = "100ms", interval = "1s" }, update = "100ms", "#,
                 "min = 20, max = 5_000, probes = 1 }",
             );
-        /// Meters look at every so many inputs.
+        /// Meters are read after this many inputs.
         read_after: u32 = core().read_after, Number, Live, bounds = (1, READ_AFTER_MAX);
     }
 }
@@ -86,7 +86,7 @@ section! {
         /// Whose lead.
         side => (feed): Option<Feed>, FeedKey, Live, usual = r#""ask""#, sample = r#""ask""#,
             form = Form::Words(Side::WORDS);
-        /// How often it is told.
+        /// How often it is told the lead.
         update => (feed): Option<Feed>, FeedKey, Live, usual = r#""100ms""#,
             sample = r#""200ms""#, form = Form::Positive;
         /// Where asks wait.
@@ -95,29 +95,29 @@ section! {
             sample = r#"{ kind = "timeout", timeout = "200ms" }"#;
         /// What decides whether one more may run.
         valve: valve::Options = valve::Options::Open(valve::Open::default()), Valve, Live,
-            usual = "has to be given", above = ABOUT_VALVES,
+            usual = "required", above = ABOUT_VALVES,
             sample = r#"{ kind = "relative", target = "100ms", min = 4, max = 16 }"#;
-        /// What is told how long asks wait.
+        /// What watches how long asks wait.
         meters: Vec<meter::Options> = Vec::new(), Meters, Live;
-        /// Meters look at every so many inputs.
+        /// Meters are read after this many inputs.
         read_after: u32 = core().read_after, Number, Live, bounds = (1, READ_AFTER_MAX);
     }
 }
 
-/// What the sample file says of the queues of a broker.
+/// The comment about queues of a broker in the sample file.
 const ABOUT_ASKS: &str = "\
 All that a queue has besides its kind, with the defaults:
   order         \"fifo\", \"lifo\", or \"adaptive\": the newest once the oldest waited `slow`
   slow          100ms
-  min           0: none is shed while so few wait
-  max           65_536: as many may wait; \"none\" for no limit
-  overflow      \"newest\" is refused when there is no room, or \"oldest\" makes room
-  fair_by       default none: turns by \"flow\", or by \"hash:64\" over so many lines
-  flows_max     1024: flows with a line of their own
-  weights       default none: turns that count more than one
-  sparse_first  false: a flow that asks seldom has the first turn";
+  min           0: none is shed while this many or fewer wait
+  max           65_536: the most that may wait; \"none\" for no limit
+  overflow      \"newest\": which is refused when the queue is full, or \"oldest\"
+  fair_by       default none: turns by \"flow\", or by its hash over 64 sub-queues: \"hash:64\"
+  flows_max     1024: flows with a sub-queue of their own
+  weights       default none: flows that get more than one ask per turn
+  sparse_first  false: a flow that asks seldom gets the first turn";
 
-/// What the sample file says of valves.
+/// The comment about valves in the sample file.
 const ABOUT_VALVES: &str = "\
 Kinds: open (max), relative (target, min, max), codel (target, interval, min, max), \
 rate (limit, interval, min, max), breaker (failures, window, pause, pause_max, probes, max), \
@@ -125,10 +125,10 @@ gradient (min, max, initial, tolerance), least_of (of).";
 
 spelled! { Side { Ask "ask", Offer "offer" } }
 
-/// What a regulator is told by a broker or another regulator.
+/// Leads that a regulator gets from a broker or another regulator.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Feed {
-    /// What tells it.
+    /// The source of the leads.
     pub source: Source,
     /// Whose lead.
     pub side: Side,
@@ -136,7 +136,7 @@ pub struct Feed {
     pub update: Duration,
 }
 
-/// What measures leads.
+/// The source of leads.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Source {
     /// The broker of this name.
@@ -153,7 +153,7 @@ fn core() -> broker::Options {
     broker::Options::default()
 }
 
-/// What a regulator learns from, of which each key says a part.
+/// The kind of the keys that together make up a `Feed`.
 struct FeedKey;
 
 impl Kind<Option<Feed>> for FeedKey {
@@ -224,7 +224,7 @@ impl Feed {
         for key in ["side", "update"] {
             let is_fed = section.has("broker") || section.has("regulator");
             if let Some(entry) = section.entry(key).filter(|_| !is_fed) {
-                let message = format!("`{key}` means something only with `broker` or `regulator`");
+                let message = format!("`{key}` needs `broker` or `regulator`");
                 let hint = "name one of them, or remove it";
                 section.notes.error(entry.key_at.clone(), message, hint);
             }

@@ -13,20 +13,20 @@ section! {
     #[derive(Clone, PartialEq, Eq, Debug)]
     pub struct CertificateConfig {
         plain {
-            /// What it is called here.
+            /// Its name in the config.
             name: String = String::new();
         }
         /// The certificate and those above it, PEM.
-        cert: PathBuf = PathBuf::new(), File, Connections, usual = "has to be given",
+        cert: PathBuf = PathBuf::new(), File, Connections, usual = "required",
             sample = r#""/etc/rideau/tls/shop.pem""#;
         /// Its key, PEM.
-        key: PathBuf = PathBuf::new(), SecretFile, Connections, usual = "has to be given",
+        key: PathBuf = PathBuf::new(), SecretFile, Connections, usual = "required",
             sample = r#""/etc/rideau/tls/shop.key""#;
         /// Clients of these names need a certificate signed by it.
         client_ca: Option<PathBuf> = None, Maybe<File>, Connections,
             sample = r#""/etc/rideau/tls/customers.pem""#;
-        /// It is shown to clients that ask for a name that no certificate has, or for none. One
-        /// that is alone always is.
+        /// It is shown to clients that ask for a name that no certificate has, or for none. A
+        /// single certificate is always the default.
         is_default: bool = false, Answer, Connections, name = "default";
     }
 }

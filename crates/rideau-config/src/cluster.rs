@@ -15,24 +15,24 @@ section! {
     /// Several nodes that share what has a name, with etcd between them.
     #[derive(Clone, PartialEq, Eq, Debug)]
     pub struct ClusterConfig {
-        /// What the cluster is called; its keys in etcd are below this name.
-        name: String = String::new(), Text, Restart, usual = "has to be given",
+        /// The name of the cluster; its keys in etcd are below this name.
+        name: String = String::new(), Text, Restart, usual = "required",
             sample = r#""shop""#;
-        /// What this node is called; no other node of the cluster has the name.
+        /// The name of this node; no other node of the cluster may have it.
         node: Option<String> = None, Maybe<Text>, Restart, sample = r#""${RIDEAU_NODE:-n1}""#,
             usual = "the name of the host";
-        /// Where etcd is.
-        etcd: Vec<EtcdUrl> = Vec::new(), List, Restart, usual = "has to be given",
+        /// The addresses of etcd.
+        etcd: Vec<EtcdUrl> = Vec::new(), List, Restart, usual = "required",
             sample = r#"["https://10.0.0.1:2379", "https://10.0.0.2:2379"]"#;
-        /// The user of etcd that the node is; needs `etcd_password_file`.
+        /// The user that the node logs in to etcd as; needs `etcd_password_file`.
         etcd_user: Option<String> = None, Maybe<Text>, Restart, sample = r#""rideau""#;
         /// A file with that user's password.
         etcd_password_file: Option<PathBuf> = None, Maybe<SecretFile>, Restart,
             sample = r#""/run/secrets/etcd-password""#;
-        /// Certificates that etcd's are signed by, PEM.
+        /// The certificates that signed those of etcd, PEM.
         etcd_ca: Option<PathBuf> = None, Maybe<File>, Restart,
             sample = r#""/etc/rideau/etcd/ca.pem""#, usual = "those of the system";
-        /// Our certificate for etcd, PEM; needs `etcd_key`.
+        /// The node's certificate for etcd, PEM; needs `etcd_key`.
         etcd_cert: Option<PathBuf> = None, Maybe<File>, Restart,
             sample = r#""/etc/rideau/etcd/node.pem""#;
         /// Its key, PEM.
@@ -40,15 +40,15 @@ section! {
             sample = r#""/etc/rideau/etcd/node.key""#;
         /// How much etcd may keep: its `--quota-backend-bytes`.
         etcd_quota: u64 = 2 << 30, Size, Restart, bounds = (1 << 20, 64 << 30);
-        /// Where other nodes reach this one.
+        /// The address where the node listens for other nodes.
         listen: SocketAddr = loopback(PEER_PORT), Text, Restart;
         /// The address that other nodes and clients are told.
         announce: Option<String> = None, Maybe<Text>, Restart, sample = r#""10.0.0.11""#,
             usual = "that of `listen`";
-        /// A file with at least 32 bytes that all nodes of the cluster have, and only they.
-        secret_file: PathBuf = PathBuf::new(), SecretFile, Restart, usual = "has to be given",
+        /// A file with at least 32 secret bytes, the same on all nodes of the cluster.
+        secret_file: PathBuf = PathBuf::new(), SecretFile, Restart, usual = "required",
             sample = r#""/run/secrets/rideau-cluster""#;
-        /// Certificates that those of nodes are signed by, PEM; needs `cert` and `key`.
+        /// The certificates that signed those of the nodes, PEM; needs `cert` and `key`.
         ca: Option<PathBuf> = None, Maybe<File>, Restart, sample = r#""/etc/rideau/nodes/ca.pem""#;
         /// This node's certificate, PEM, which has the name of the node as a DNS name.
         cert: Option<PathBuf> = None, Maybe<File>, Restart,
@@ -56,15 +56,16 @@ section! {
         /// Its key, PEM.
         key: Option<PathBuf> = None, Maybe<SecretFile>, Restart,
             sample = r#""/etc/rideau/nodes/n1.key""#;
-        /// Nodes speak without TLS also beyond this machine: the network is private.
+        /// `true`: nodes speak without TLS beyond this machine, too, because the network is
+        /// private.
         is_plain: bool = false, Answer, Restart, name = "plain";
-        /// How many shares there are of everything. It counts when the cluster is made.
+        /// Into how many partitions values and keys are divided. It cannot be changed later.
         partitions: u32 = 64, Number, Restart, bounds = (16, 1_024);
-        /// A node that etcd has not heard for so long is dead.
+        /// A node is dead when etcd has not heard from it for this long.
         lease: Duration = Duration::from_secs(5), Positive, Restart;
-        /// An ask waits so long for a partition without owner.
+        /// How long an ask waits for a partition without an owner.
         patience: Duration = Duration::from_secs(1), Span, Restart;
-        /// How large its share is beside those of others.
+        /// The weight of this node: how large its share of the partitions is.
         weight: u32 = 1, Number, Restart, bounds = (1, 1_000);
     }
 }
@@ -136,7 +137,7 @@ impl ClusterConfig {
         }
         if !self.partitions.is_power_of_two() {
             let near = self.partitions.next_power_of_two().min(1_024);
-            let message = format!("{} partitions are no power of two", self.partitions);
+            let message = format!("{} partitions are not a power of two", self.partitions);
             notes.error(section.at("partitions"), message, format!("write {near}"));
         }
         let is_open = !self.listen.ip().is_loopback() && !self.is_plain;
@@ -179,7 +180,7 @@ impl Written for EtcdUrl {
                 Ok(Self(text.into()))
             }
             _ => Err((
-                format!("{text:?} is no address of etcd"),
+                format!("{text:?} is not an address of etcd"),
                 "write it as \"https://10.0.0.1:2379\"".into(),
             )),
         }

@@ -28,7 +28,7 @@ pub type Env<'a> = &'a dyn Fn(&str) -> Option<String>;
 pub struct Config {
     /// The server itself.
     pub server: Server,
-    /// What outsiders can fill, and how far.
+    /// Limits of what clients can use up.
     pub limits: Limits,
     /// The files of TLS.
     pub tls: Option<Tls>,
@@ -60,7 +60,7 @@ pub struct Config {
     pub apps: Vec<AppConfig>,
     /// The certificates of the front.
     pub certificates: Vec<CertificateConfig>,
-    /// What was written with variables.
+    /// Values that were written with variables.
     pub unexpanded: Arc<Vec<Unexpanded>>,
 }
 

@@ -20,9 +20,9 @@ pub(super) trait OfKinds: Keyed + Clone {
     fn has(&mut self, name: &str) -> bool;
 }
 
-/// What the core knows of such options.
+/// Options that the core parses and checks.
 pub(super) trait CoreOptions: OfKinds {
-    /// What they are of.
+    /// The noun for errors, such as `queue`.
     const WHAT: &'static str;
     /// Words that are no kind here, but are one elsewhere, and what to write there.
     const ELSEWHERE: &'static [(&'static str, &'static str)] = &[];
@@ -162,14 +162,14 @@ pub(super) fn note_misfit<T: CoreOptions>(section: &Section<'_>, name: &str) {
     let (message, hint) = match other {
         Some((key, _)) if section.is_blamed(key) => return,
         Some((_, other)) => (
-            format!("`{name}` means something only with {other}"),
+            format!("`{name}` needs {other}"),
             "give both or none".into(),
         ),
         None => {
             let has = |kind: &&&str| T::of_kind(kind).is_some_and(|mut some| some.has(name));
             let fitting: Vec<_> = T::KINDS.iter().filter(has).copied().collect();
             (
-                format!("`{name}` means nothing in a {} of this kind", T::WHAT),
+                format!("`{name}` does not apply to a {} of this kind", T::WHAT),
                 format!("remove it, or take another kind: {}", fitting.join(", ")),
             )
         }
@@ -228,7 +228,7 @@ fn place(section: &Section<'_>, option: &str) -> At {
     below.and_then(Item::span).unwrap_or_else(|| entry.at())
 }
 
-/// What the core says of a broken rule: what is wrong, and what to do.
+/// The sentences for a broken rule of the core: what is wrong, and what to do.
 pub(super) fn sentence(name: &str, rule: &Rule) -> (String, String) {
     if let Rule::Outside { least, most } = rule {
         let hint = format!("write a whole number from {least} to {most}");

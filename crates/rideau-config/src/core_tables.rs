@@ -24,27 +24,26 @@ pub(super) const METERS: &[&str] = &["overload", "underload", "better"];
 spelled! { Overflow { Newest "newest", Oldest "oldest" } }
 
 kinds_section! { for queue::Options {
-    /// Which asks are shed: `"paced"` those that named no wait, by age under overload; `"never"`
-    /// none; the others as their numbers say.
+    /// Which asks are shed: `"paced"` sheds those that named no wait, by age under overload;
+    /// `"never"` sheds none; the others shed by their numbers.
     kind: queue::KINDS, |queue| queue_kind(&queue.shedding);
-    /// `"timeout"`: an ask that waited so long is shed.
+    /// `"timeout"`: an ask that has waited this long is shed.
     timeout: Duration = |queue| match &mut queue.shedding {
         Shedding::Timeout { wait_max } => Some(wait_max),
         _ => None,
     }, Span, usual = "\"5s\"";
-    /// The laws `"codel"`, `"bounded-codel"`, `"min-delay"`, `"standing"`: waits below this are
-    /// fine.
+    /// `"codel"`, `"bounded-codel"`, `"min-delay"`, `"standing"`: waits below this are fine.
     target: Duration = |queue| law(&mut queue.shedding).map(|law| law.0), Span,
         usual = "\"100ms\"";
-    /// The same laws: waits may be over the target for so long.
+    /// The same kinds: waits may be over the target for this long.
     interval: Duration = |queue| law(&mut queue.shedding).map(|law| law.1), Positive,
         usual = "\"1s\"";
-    /// `"bounded-codel"`: waits over this are not borne under overload.
+    /// `"bounded-codel"`: under overload no ask waits longer.
     wait_max: Duration = |queue| match &mut queue.shedding {
         Shedding::BoundedCoDel { wait_max, .. } => Some(wait_max),
         _ => None,
     }, Span, usual = "twice the target";
-    /// `"paced"`: an ask that names a longer wait gets this one.
+    /// `"paced"`: the longest wait that an ask may name; a longer one is cut to it.
     wait_cap: Option<Duration> = |queue| match &mut queue.shedding {
         Shedding::Paced { wait_cap } => Some(wait_cap),
         _ => None,
@@ -56,22 +55,22 @@ kinds_section! { for queue::Options {
         Order::Adaptive { slow } => Some(slow),
         _ => None,
     }, Span, usual = "\"100ms\"";
-    /// No ask is shed while so few wait.
+    /// No ask is shed while this many or fewer wait.
     min: u32 = |queue| Some(&mut queue.min), Number;
     /// As many may wait; `"none"` for no limit; `"auto"`: 64 for each that is served at a time,
     /// but 1,000 at least and 10,000 at most.
     max: queue::Options = |queue| Some(queue), QueueMax;
     /// Which ask goes when there is no room: the newcomer, or the oldest makes room.
     overflow: Overflow = |queue| Some(&mut queue.overflow), Word;
-    /// Turns by `"flow"`, or by `"hash:64"` over so many lines.
+    /// Serves in turns: by `"flow"`, or by a hash of it over 64 sub-queues (`"hash:64"`).
     fair_by: Option<FairOptions> = |queue| Some(&mut queue.fair), FairBy, usual = "none";
-    /// With `fair_by`: flows with a line of their own; those beyond share one.
+    /// With `fair_by`: flows with a sub-queue of their own; the others share one.
     flows_max: NonZeroU32 = |queue| Some(&mut queue.fair.as_mut()?.flows_max), Lines,
         bounds = (1, u32::MAX as u64), usual = "1024";
-    /// With `fair_by = "flow"`: turns that count more than one.
+    /// With `fair_by = "flow"`: flows that get more than one ask per turn.
     weights: Vec<(Flow, NonZeroU32)> = |queue| Some(&mut queue.fair.as_mut()?.weights), Weights,
         usual = "none";
-    /// With `fair_by`: a flow that asks seldom has the first turn.
+    /// With `fair_by`: a flow that asks seldom gets the first turn.
     sparse_first: bool = |queue| Some(&mut queue.fair.as_mut()?.sparse_first), Answer,
         usual = "false";
 } }
@@ -81,25 +80,25 @@ kinds_section! { for valve::Options {
     /// `codel` (`target`, `interval`, `min`, `max`), `rate` (`limit`, `interval`, `min`, `max`),
     /// `breaker` (`failures`, `window`, `pause`, `pause_max`, `probes`, `max`), `gradient` (`min`,
     /// `max`, `initial`, `tolerance`) or `least_of` (`of`).
-    kind: VALVES, |valve| valve.kind(), usual = "has to be given";
+    kind: VALVES, |valve| valve.kind(), usual = "required";
     /// One more may run while leads are below this; may be negative.
     target: Lead = |valve| match valve {
         valve::Options::Relative(relative) => Some(&mut relative.target),
         valve::Options::CoDel(codel) => Some(&mut codel.target),
         _ => None,
     }, Span, usual = "\"100ms\"";
-    /// `rate`: as many within an interval, over `min`.
+    /// `rate`: how many may start within an interval, beyond `min`.
     limit: usize = |valve| match valve {
         valve::Options::Rate(rate) => Some(&mut rate.limit),
         _ => None,
     }, Number, usual = "100";
-    /// `codel`: leads were below the target for so long. `rate`: the span that is counted.
+    /// `codel`: leads were below the target for this long. `rate`: the span that is counted.
     interval: Duration = |valve| match valve {
         valve::Options::CoDel(codel) => Some(&mut codel.interval),
         valve::Options::Rate(rate) => Some(&mut rate.interval),
         _ => None,
     }, Positive, usual = "\"1s\"";
-    /// As many may always run.
+    /// How many may always run.
     min: usize = |valve| match valve {
         valve::Options::Relative(relative) => Some(&mut relative.min),
         valve::Options::CoDel(codel) => Some(&mut codel.min),
@@ -117,20 +116,20 @@ kinds_section! { for valve::Options {
         valve::Options::Gradient(gradient) => Some(&mut gradient.max),
         _ => None,
     }, Most, usual = "none; `gradient`: 200";
-    /// `breaker`: none may run after as many went wrong,
+    /// `breaker`: none may run after this many failures within `window`.
     failures: u32 = |valve| Some(&mut breaker(valve)?.failures), Number,
         bounds = (1, u32::MAX as u64), usual = "5";
-    /// of the last so many.
+    /// `breaker`: how many of the last leases it looks at.
     window: u32 = |valve| Some(&mut breaker(valve)?.window), Number, bounds = (1, 64),
         usual = "10";
-    /// `breaker`: for so long, and twice as long each time that it did not help.
+    /// `breaker`: for this long, and twice as long each time that a probe fails.
     pause: Duration = |valve| Some(&mut breaker(valve)?.pause), Positive, usual = "\"1s\"";
-    /// `breaker`: never for longer.
+    /// `breaker`: the longest pause.
     pause_max: Duration = |valve| Some(&mut breaker(valve)?.pause_max), Span, usual = "\"1m\"";
-    /// `breaker`: as many find out whether it works again.
+    /// `breaker`: how many probes find out whether it works again.
     probes: u32 = |valve| Some(&mut breaker(valve)?.probes), Number,
         bounds = (1, u32::MAX as u64), usual = "1";
-    /// `gradient`: as many from the start.
+    /// `gradient`: how many may run at the start.
     initial: usize = |valve| Some(&mut gradient(valve)?.initial), Number, usual = "20";
     /// `gradient`: by how many percent leases may get slower.
     tolerance: u32 = |valve| Some(&mut gradient(valve)?.tolerance), Number, usual = "50";
@@ -138,36 +137,36 @@ kinds_section! { for valve::Options {
     of: Vec<Self> = |valve| match valve {
         valve::Options::LeastOf(parts) => Some(parts),
         _ => None,
-    }, Valves, usual = "has to be given";
+    }, Valves, usual = "required";
 } }
 
 kinds_section! { for meter::Options {
     /// What it watches: whether asks wait for the server itself (`overload`), whether offers wait
     /// for asks (`underload`), or what wait to expect (`better`).
-    kind: METERS, |meter| meter_kind(meter), usual = "has to be given";
+    kind: METERS, |meter| meter_kind(meter), usual = "required";
     /// The name of the alarm.
     alarm: String = |meter| match meter {
         meter::Options::Overload(overload) => Some(&mut overload.alarm),
         meter::Options::Underload(underload) => Some(&mut underload.alarm),
         _ => None,
     }, Text, usual = "that of the kind";
-    /// An alarm while waits are at least this long;
+    /// An alarm is raised when waits are at least this long for an `interval`.
     target: Self = |meter| match meter {
         meter::Options::Overload(_) | meter::Options::Underload(_) => Some(meter),
         _ => None,
     }, MeterTarget, usual = "\"100ms\"";
-    /// for so long.
+    /// How long waits are at least `target` before an alarm.
     interval: Duration = |meter| match meter {
         meter::Options::Overload(overload) => Some(&mut overload.interval),
         meter::Options::Underload(underload) => Some(&mut underload.interval),
         _ => None,
     }, Positive, usual = "\"1s\"";
-    /// `better`: asks are expected to wait no longer.
+    /// `better`: the longest wait that it expects for asks.
     ask_upper: Duration = |meter| Some(&mut better(meter)?.ask_upper), Span, usual = "\"5s\"";
-    /// `better`: the same of offers.
+    /// `better`: the longest wait that it expects for offers.
     offer_upper: Duration = |meter| Some(&mut better(meter)?.offer_upper), Span,
         usual = "\"5s\"";
-    /// `better`: how often that is told.
+    /// `better`: how often the expected waits are updated.
     update: Duration = |meter| Some(&mut better(meter)?.update), Positive, usual = "\"100ms\"";
 } }
 
@@ -176,13 +175,13 @@ section! { for Pie {
     ask => (ask): PieSide, Table, Live;
     /// Of offers.
     offer => (offer): PieSide, Table, Live;
-    /// How often the chances change.
+    /// How often the probabilities change.
     update => (update): Duration, Positive, Live;
-    /// None is refused while so few wait.
+    /// None is refused while this many or fewer wait.
     min => (min): u32, Number, Live;
-    /// All are refused while as many wait.
+    /// All are refused while this many wait.
     max => (max): Option<u32>, Maybe<Number>, Live, usual = "none";
-    /// As many are let in all the same, to find out.
+    /// How many probes are admitted all the same.
     probes => (probes): u32, Number, Live;
 } }
 
@@ -261,7 +260,7 @@ mod tests {
     use crate::key::{Form, Key};
     use crate::keyed::Keyed;
 
-    /// What the core makes of a kind alone.
+    /// The core's parser for a kind alone.
     type Parse<T> = fn(Settings) -> Result<T, OptionError>;
 
     /// The defaults of each kind are what the rows say, and all of them are.

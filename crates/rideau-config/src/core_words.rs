@@ -18,7 +18,7 @@ use super::shown::Rows;
 pub(super) struct Valves;
 /// Which ask is served first.
 pub(super) struct OrderWord;
-/// What makes a flow.
+/// The kind of `fair_by`.
 pub(super) struct FairBy;
 /// How many lines there are.
 pub(super) struct Lines;
@@ -207,7 +207,7 @@ impl Kind<meter::Options> for MeterTarget {
     }
 }
 
-/// What the core makes of one word of a queue.
+/// Parses one word of a queue with the core.
 fn by_core(
     section: &Section<'_>,
     key: &Key,

@@ -23,15 +23,15 @@ section! {
             /// The same as it may be shown: variables of the file are not filled in.
             shown: Vec<String> = Vec::new();
         }
-        /// The program and its words; no shell reads them.
-        exec => (shown): Vec<String>, Command, Live, usual = "has to be given";
+        /// The program and its arguments; no shell reads them.
+        exec => (shown): Vec<String>, Command, Live, usual = "required";
         /// How to know that it is ready.
-        ready: Ready = Ready::Started, ReadyWays, Live, usual = "as its words tell";
+        ready: Ready = Ready::Started, ReadyWays, Live, usual = "by its arguments";
         /// Where it runs.
         dir: Option<PathBuf> = None, Maybe<Path>, Live, usual = "where rideau runs";
-        /// Variables it has besides ours.
+        /// Its variables, besides those that Rideau sets.
         env: Vec<(String, String)> = Vec::new(), Env, Live, usual = "{}";
-        /// What it is asked to stop with.
+        /// The signal that asks it to stop.
         stop_signal: Signal = Signal::Term, StopSignal, Live;
         /// It may get more rights than its user has.
         new_privileges: bool = false, Answer, Live;
@@ -44,7 +44,7 @@ const READY: &[&str] = &["socket", "port", "notify", "started"];
 const LINE: &[Key] = &[Key {
     name: "line",
     help: &["It has written a line with this text in it; an {address} in it is its own."],
-    usual: "has to be given",
+    usual: "required",
     ..Key::BARE
 }];
 /// The names of signals.
@@ -221,14 +221,14 @@ pub(super) fn env(part: &Section<'_>) -> Vec<(String, String)> {
     };
     let Some(table) = entry.item.as_table_like() else {
         let hint = "write { NAME = \"value\" }";
-        part.notes.error(entry.at(), "`env` is no table", hint);
+        part.notes.error(entry.at(), "`env` is not a table", hint);
         return Vec::new();
     };
     let section = Section::all(part.notes, table, entry.key_at.clone());
     for entry in &section.entries {
         let name = entry.name;
         if name.is_empty() || name.contains(['=', '\0']) {
-            let message = format!("{name:?} is no name of a variable");
+            let message = format!("{name:?} cannot be the name of a variable");
             let hint = "names have letters, digits and _";
             part.notes.error(entry.key_at.clone(), message, hint);
         } else if name.starts_with("RIDEAU_") || name == "NOTIFY_SOCKET" {

@@ -1,4 +1,4 @@
-//! What is wrong with a file, where, and what to write instead.
+//! Faults of a file: what is wrong, where, and what to write instead.
 //!
 //! A fault carries its line of the file, with secrets blotted out, so that it
 //! can be shown, logged and sent without the file.

@@ -32,29 +32,29 @@ section! {
         /// Processes of all apps together.
         max => (limits.max): usize, Number, Live, bounds = (1, PROCESSES_MAX), sample = "24",
             usual = "one for each 256 MiB of memory, and 6 at least";
-        /// As many more while others end, so that a replacement starts before what it
-        /// replaces is gone.
+        /// How many more there may be while others end, so that a replacement can start
+        /// before the old one has ended.
         headroom => (limits.headroom): usize, Number, Live, bounds = (0, PROCESSES_MAX);
-        /// As many start at a time.
+        /// How many start at a time.
         starts_max => (limits.starts_max): usize, Number, Live, bounds = (1, PROCESSES_MAX),
             sample = "2", usual = "one for each core";
-        /// What making room should cost least of: time that requests wait for starts, or
-        /// `"count"`, the number of starts.
+        /// What the choice of the process to stop should keep low: `"latency"`, the time that
+        /// requests wait for starts, or `"count"`, the number of starts.
         evict_for => (limits.evict_for): EvictFor, Word, Live;
-        /// An app that waits so long for room gets it from the app that has most over its
-        /// share; twice the time of a start if that is longer.
+        /// An app that has waited this long for room gets a process slot of the app furthest
+        /// above its share; twice the time of a start if that is longer.
         starve_min => (limits.starve_min): Duration, Span, Live;
         /// Networks whose `X-Forwarded-*` is believed; from all others it is replaced.
         trust: Vec<Network> = Vec::new(), List, Requests, sample = r#"["10.0.0.0/8", "::1"]"#;
-        /// `"detailed"` shows what is known of a start that failed: for developers.
+        /// `"detailed"` shows the details of a failed start: for developers.
         error_pages: ErrorPages = ErrorPages::Short, Word, Requests;
         /// Bytes of the head of a request.
         header_max: u64 = 64 << 10, Size, Connections, bounds = (1024, 16 << 20);
         /// Fields of the head.
         headers_max: usize = 100, Number, Connections, bounds = (1, 10_000);
-        /// The head has come by then.
+        /// How long a client has to send the head.
         header_timeout: Duration = Duration::from_secs(10), Positive, Connections;
-        /// Connections that ask for nothing are closed.
+        /// A connection without a request for this long is closed.
         idle_timeout: Duration = Duration::from_secs(75), Positive, Connections;
         /// Where bodies wait for slow clients that are too long for memory; the files have no
         /// names.
@@ -84,7 +84,7 @@ section! {
 pub struct Network {
     /// How they begin.
     pub address: IpAddr,
-    /// In as many bits.
+    /// This many bits.
     pub bits: u8,
 }
 
@@ -165,7 +165,7 @@ fn usual_limits() -> apps::Limits {
 
 /// Read `10.0.0.0/8`, or `::1` for one address.
 fn network(text: &str) -> Made<Network> {
-    let none = |hint: String| Err((format!("{text:?} is no network"), hint));
+    let none = |hint: String| Err((format!("{text:?} is not a network"), hint));
     let (address, bits) = match text.split_once('/') {
         Some((address, bits)) => (address, Some(bits)),
         None => (text, None),

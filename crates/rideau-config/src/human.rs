@@ -12,7 +12,7 @@ use std::time::Duration;
 pub struct Span(pub Duration);
 
 impl Span {
-    /// So many microseconds.
+    /// This many microseconds.
     pub const fn micros(micros: u64) -> Self {
         Self(Duration::from_micros(micros))
     }
@@ -122,7 +122,7 @@ pub fn shown(text: &str) -> Cow<'_, str> {
     Cow::Owned(escaped.collect())
 }
 
-/// As much of a text as so many bytes have room for. An ellipsis says that there was
+/// The beginning of a text that fits into this many bytes. An ellipsis says that there was
 /// more.
 pub fn cut(text: &str, max: usize) -> Cow<'_, str> {
     if text.len() <= max {
@@ -135,7 +135,7 @@ pub fn cut(text: &str, max: usize) -> Cow<'_, str> {
     Cow::Owned(format!("{}{ELLIPSIS}", &text[..end]))
 }
 
-/// What stands for the rest of a text.
+/// The mark for the rest of a text.
 const ELLIPSIS: &str = "…";
 
 /// The words of a text in lines of up to this width.

@@ -1,15 +1,15 @@
 //! A key of the config: its name, what its value may be, and what a change of it takes.
 
-/// What it takes for a change of a key to count.
+/// When a change of a key takes effect.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Change {
     /// It counts at once, and no client loses a place or a lease.
     Live,
-    /// It counts after the next start.
+    /// It takes effect after the next start.
     Restart,
 }
 
-/// What a change of a key takes effect on.
+/// To what a change of a key applies.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Effect {
     /// All there is, at once.
@@ -33,7 +33,7 @@ pub(crate) enum Effect {
 /// The rows of something that is told nothing.
 pub(crate) type Usual = fn() -> Vec<(String, String)>;
 
-/// What the value of a key may be.
+/// The form of a key's value.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Form {
     /// Any text.
@@ -78,15 +78,15 @@ pub(crate) struct Key {
     pub(crate) name: &'static str,
     pub(crate) form: Form,
     pub(crate) effect: Effect,
-    /// What it is for. Its lines are those of the comment above the row.
+    /// Its purpose: the lines of the comment above the row.
     pub(crate) help: &'static [&'static str],
     /// The least and the most of a number or a size.
     pub(crate) bounds: (u64, u64),
-    /// What the sample file says, if that is not the default.
+    /// The value in the sample file, if it is not the default.
     pub(crate) sample: &'static str,
-    /// What the default is, where a value does not say it.
+    /// The default in words, if no value says it.
     pub(crate) usual: &'static str,
-    /// What stands above it in the sample file.
+    /// The comment above it in the sample file.
     pub(crate) above: &'static str,
 }
 
@@ -103,7 +103,7 @@ impl Effect {
     pub(crate) const fn sentence(self) -> &'static str {
         match self {
             Self::Live => "At once.",
-            Self::Restart => "Counts after the next start.",
+            Self::Restart => "Takes effect after the next start.",
             Self::Connections => "For new connections.",
             Self::Requests => "From the next request on.",
             Self::Replaced => "New processes are started one after the other; requests go on.",
@@ -115,7 +115,7 @@ impl Effect {
 }
 
 impl Key {
-    /// What a row does not say.
+    /// The defaults of a row.
     pub(crate) const BARE: Self = Self {
         name: "",
         form: Form::Text,
@@ -132,7 +132,7 @@ impl Key {
         self.form.keys()
     }
 
-    /// What it is for, in one line.
+    /// Its purpose, in one line.
     pub(crate) fn sentence(&self) -> String {
         let lines = self.help.iter().map(|line| line.trim());
         lines.collect::<Vec<_>>().join(" ")

@@ -15,7 +15,7 @@ pub(crate) trait Keyed: Sized {
     /// Show each key.
     fn show_keys(&self, rows: &mut Rows);
 
-    /// What it shows, as paths below it.
+    /// Its rows: paths below it, and values.
     fn rows(&self) -> Vec<(String, String)> {
         let mut rows = Rows::default();
         self.show_keys(&mut rows);

@@ -22,7 +22,7 @@ use super::words::{self, SIZE_UNITS, show_size, show_span};
 
 /// A way to read and show values of type `V`.
 pub(crate) trait Kind<V> {
-    /// What a value may be.
+    /// The form of the value.
     const FORM: Form;
 
     /// The value of a key; none if it is not there, or cannot be read, which is noted.
@@ -47,10 +47,10 @@ pub(crate) trait Kind<V> {
 
 /// A value that is written as a text.
 pub(crate) trait Written: Sized {
-    /// What the text may be.
+    /// The form of the text.
     const FORM: Form = Form::Text;
 
-    /// What the text means.
+    /// Parses the text.
     fn make(text: &str, key: &Key) -> Made<Self>;
 
     /// The text.
@@ -61,7 +61,7 @@ pub(crate) trait Written: Sized {
 pub(crate) trait Words: Copy + PartialEq + 'static {
     /// The words.
     const WORDS: &'static [&'static str];
-    /// What they mean, in the same order.
+    /// The values, in the same order.
     const ALL: &'static [Self];
 
     /// The word for this.
@@ -504,7 +504,7 @@ impl Written for SocketAddr {
                 _ => "write an address and a port, such as \"127.0.0.1:7433\" or \"[::1]:7433\""
                     .into(),
             };
-            (format!("{text:?} is no address to listen at"), hint)
+            (format!("{text:?} is not an address to listen at"), hint)
         })
     }
 

@@ -13,7 +13,7 @@ use rideau_core::allocator::{FIELD_LEN_MAX, KEY_LEN_MAX};
 use crate::human::is_wild;
 use crate::server::Limits;
 
-/// What a client names.
+/// A name that a client chooses.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Label {
     /// The key of a lock.
@@ -24,7 +24,7 @@ pub enum Label {
     Session,
     /// A client library or its version, by `CLIENT SETINFO`.
     Library,
-    /// What a holder says of itself.
+    /// The note of a holder.
     Note,
     /// The client's own name of an ask.
     AskId,
@@ -49,24 +49,24 @@ pub enum Label {
 /// How long a name may be, and what it may be made of.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Rule {
-    /// What is named, in an error.
+    /// The noun in an error.
     pub what: &'static str,
     /// Bytes at least.
     pub min: usize,
     /// Bytes at most.
     pub max: Max,
-    /// What it is made of.
+    /// Its alphabet.
     pub alphabet: Alphabet,
 }
 
-/// As many bytes.
+/// A length in bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Max {
-    /// As many.
+    /// This many.
     Bytes(usize),
-    /// As many as `limits.name_len_max` says.
+    /// `limits.name_len_max` bytes.
     Name,
-    /// As many as that, and so many before the name.
+    /// `limits.name_len_max` bytes, and this many before the name.
     NameBehind(usize),
 }
 

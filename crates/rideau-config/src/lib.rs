@@ -74,6 +74,8 @@ pub use section::Unexpanded;
 pub use server::{
     DeadPeer, History, Limits, Listen, Log, LogFormat, LogLevel, Series, Server, Tls,
 };
-pub use user::{ALLOWED, CONTROL, KINDS, NOBODY, OPERATOR, OWN, Password, Scope, User, is_control};
+pub use user::{
+    ALLOWED, CONTROL, DEFAULT_USER, KINDS, OPERATOR, OWN, Password, Scope, User, is_control,
+};
 pub use view::ViewConfig;
 pub use words::{read_span, show_span};

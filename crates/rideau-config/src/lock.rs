@@ -25,14 +25,13 @@ section! {
         }
         /// Units in each bucket.
         per: u64 = 1, Number, Live, bounds = (1, MOST), sample = "50";
-        /// How many buckets a key has: `"client"` if each call says so, or a number, and
-        /// then calls need not.
+        /// How many buckets a key has: a number, or `"client"` if each call says it.
         buckets: Buckets = Buckets::Client, BucketCount, Live, bounds = (1, MOST);
-        /// As many keys may be held or waited for.
+        /// The most keys that may be held or waited for.
         keys_max: usize = 1_000_000, Number, Live, bounds = (1, MOST);
         /// A key that is not held is forgotten after this, or sooner to make room.
         idle_forget: Duration = Duration::from_secs(10), Positive, Live;
-        /// Where callers wait for units: `LOCK` with `WAIT`.
+        /// Where a `LOCK` with `WAIT` waits for units.
         queue: queue::Options = queue::Options::default(), Queue, Live,
             usual = r#"{ kind = "paced" }"#, sample = r#"{ kind = "paced", wait_cap = "20s" }"#;
     }
@@ -43,7 +42,7 @@ section! {
 pub enum Buckets {
     /// Each call says so itself; one if it does not.
     Client,
-    /// So many, whatever a call says.
+    /// A fixed number, whatever a call says.
     Fixed(u64),
 }
 

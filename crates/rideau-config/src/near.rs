@@ -66,7 +66,7 @@ pub(super) fn near<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> 
         .map(|(_, known)| known)
 }
 
-/// As many edits make another word of it. Of a short one, two do.
+/// With this many edits it is another word; with two, if it is short.
 pub fn far(one: &str, other: &str) -> usize {
     1 + one.len().min(other.len()) / 4
 }

@@ -15,7 +15,7 @@ pub struct Opening {
     pub is_risky: bool,
 }
 
-/// What clients may do that need not say who they are.
+/// What clients may do without a login.
 const USED: &str = "use locks, pools, brokers, regulators, ranges and places in applications";
 
 /// All that is open to others than the operator, and who else is the operator. The
@@ -46,8 +46,12 @@ fn open_to_strangers(config: &Config, all: &mut Vec<Opening>) {
             Listen::Unix(path) => {
                 // The users who may connect are those who may write to it.
                 let is_closed = server.socket_mode & 0o002 == 0;
-                let who = if is_closed { Who::Group } else { Who::Machine };
-                (who, format!("unix:{}", path.display()))
+                let reach = if is_closed {
+                    Reach::Group
+                } else {
+                    Reach::Machine
+                };
+                (reach, format!("unix:{}", path.display()))
             }
         });
     }
@@ -57,9 +61,9 @@ fn open_to_strangers(config: &Config, all: &mut Vec<Opening>) {
         .into_iter()
         .collect();
     reads.extend(server.admin.map(|address| place("http://", address)));
-    for who in [Who::Group, Who::Machine, Who::Anybody] {
-        let at = |places: &[(Who, String)]| {
-            let places = places.iter().filter(|(other, _)| *other == who);
+    for reach in [Reach::Group, Reach::Machine, Reach::Network] {
+        let at = |places: &[(Reach, String)]| {
+            let places = places.iter().filter(|(other, _)| *other == reach);
             let places: Vec<_> = places.map(|(_, place)| place.as_str()).collect();
             (!places.is_empty()).then(|| places.join(" and "))
         };
@@ -71,17 +75,17 @@ fn open_to_strangers(config: &Config, all: &mut Vec<Opening>) {
             (None, Some(reads)) => format!("use the API and read numbers at {reads}"),
             (None, None) => continue,
         };
-        let text = match who {
-            Who::Group => format!("This account and its group may {may}."),
-            Who::Machine => format!(
+        let text = match reach {
+            Reach::Group => format!("This account and its group may {may}."),
+            Reach::Machine => format!(
                 "Any account of this machine may {may}. Only this account and root control the \
                  server."
             ),
-            Who::Anybody => format!("Every client that can reach this machine may {may}."),
+            Reach::Network => format!("Every client that can reach this machine may {may}."),
         };
         all.push(Opening {
             text,
-            is_risky: who == Who::Anybody,
+            is_risky: reach == Reach::Network,
         });
     }
 }
@@ -109,18 +113,18 @@ fn open_to_programs(config: &Config, is_root: bool, all: &mut Vec<Opening>) {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Who {
+enum Reach {
     Group,
     Machine,
-    Anybody,
+    Network,
 }
 
-fn place(scheme: &str, address: SocketAddr) -> (Who, String) {
-    let who = match address.ip().is_loopback() {
-        true => Who::Machine,
-        false => Who::Anybody,
+fn place(scheme: &str, address: SocketAddr) -> (Reach, String) {
+    let reach = match address.ip().is_loopback() {
+        true => Reach::Machine,
+        false => Reach::Network,
     };
-    (who, format!("{scheme}{address}"))
+    (reach, format!("{scheme}{address}"))
 }
 
 #[cfg(test)]

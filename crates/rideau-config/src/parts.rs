@@ -39,7 +39,7 @@ pub(super) const LATER: &[(&str, &str)] = &[("alarm", "alarms")];
 const LIKE: Key = Key {
     name: "like",
     form: Form::Text,
-    help: &["Another of its kind, whose keys count where none is given here."],
+    help: &["Inherits the keys that are missing here from another of its kind."],
     usual: "none",
     ..Key::BARE
 };
@@ -205,7 +205,7 @@ pub fn all_keys() -> Vec<(String, Change)> {
     found
 }
 
-/// What a change of a key takes that is written as `pool.pg-1.max`.
+/// When a change of this path takes effect, such as `pool.pg-1.max`.
 pub fn change_of(path: &str) -> Change {
     let keys = toml_edit::Key::parse(path).unwrap_or_default();
     let parts: Vec<&str> = keys.iter().map(toml_edit::Key::get).collect();

@@ -35,7 +35,7 @@ pub enum HashFault {
     /// It has no salt or no hash, or its numbers make no sense.
     Malformed,
     /// Every try would cost too much.
-    TooDear,
+    TooCostly,
     /// There is no randomness for a salt.
     NoChance,
 }
@@ -62,7 +62,7 @@ impl Hash {
             || params.t_cost() > PASSES_MAX
             || params.p_cost() > LANES_MAX;
         if is_dear {
-            return Err(HashFault::TooDear);
+            return Err(HashFault::TooCostly);
         }
         Ok(Self(text.into()))
     }
@@ -173,14 +173,14 @@ mod tests {
     #[test]
     fn what_is_no_hash_or_too_dear_is_refused() {
         let hash = Hash::of(b"hunter2").unwrap();
-        let dear = hash.as_str().replace("m=19456", "m=1048576");
+        let costly = hash.as_str().replace("m=19456", "m=1048576");
         let slow = hash.as_str().replace("t=2", "t=90");
         for (text, fault) in [
             ("hunter2", HashFault::NotAHash),
             ("$2b$12$abc", HashFault::NotArgon2id),
             ("$argon2id$v=19$m=19456,t=2,p=1", HashFault::Malformed),
-            (&dear, HashFault::TooDear),
-            (&slow, HashFault::TooDear),
+            (&costly, HashFault::TooCostly),
+            (&slow, HashFault::TooCostly),
         ] {
             assert_eq!(Hash::parse(text), Err(fault), "{text}");
         }

@@ -1,4 +1,4 @@
-//! What a new config would change, and what that means to waiters and holders.
+//! The changes of a new config, and their effect on waiting asks and holders.
 
 mod apps;
 
@@ -33,13 +33,13 @@ impl Plan {
 pub struct PlanStep {
     /// The key, as `pool.pg-1.max`, or the thing, as `pool.pg-1`.
     pub path: String,
-    /// What counts now; none if it comes.
+    /// The value now; none if it is new.
     pub old: Option<String>,
-    /// What will count; none if it goes.
+    /// The new value; none if it is removed.
     pub new: Option<String>,
     /// Whether it counts at once.
     pub change: Change,
-    /// What it means.
+    /// The effect, as a sentence.
     pub meaning: String,
     /// How many of the asks that wait now would be shed.
     pub shed: usize,
@@ -56,7 +56,7 @@ pub struct Now {
 /// How many hold and wait at one thing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Live {
-    /// What is held of it.
+    /// How many of it are held.
     pub held: usize,
     /// How many wait for it.
     pub waiting: usize,
@@ -64,7 +64,7 @@ pub struct Live {
 
 /// Shown instead of what must not be.
 const HIDDEN: &str = "(hidden)";
-/// What any change of a view means.
+/// The effect of any change of a view.
 const ONLY_COUNTS: &str = "It only counts: no value and no holder is affected.";
 /// Meanings are wrapped at this column.
 const WIDTH: usize = 100;
@@ -282,7 +282,7 @@ impl Around<'_> {
     }
 }
 
-/// What a live change means, and how many it sheds.
+/// The effect of a live change, and how many asks it sheds.
 fn meaning(
     parts: &[&str],
     from: Option<usize>,
@@ -300,7 +300,7 @@ fn meaning(
              interrupted.",
         ),
         ["pool" | "broker", _, "group"] => {
-            at_once("Waiting asks keep their place; the next ask sees the group.")
+            at_once("Waiting asks keep their positions; the next ask sees the group.")
         }
         ["pool" | "regulator" | "lock" | "app", _, "queue", "max"]
         | ["broker", _, "asks" | "offers", "max"]
@@ -311,11 +311,14 @@ fn meaning(
         ["pool" | "regulator" | "lock" | "app", _, "queue", ..]
         | ["broker", _, "asks" | "offers", ..] => {
             let waiting = around.queue().map(|live| live.waiting);
-            let who = waiting.map_or("Waiting asks keep".into(), |waiting| match waiting {
-                1 => "The 1 that waits keeps".into(),
-                waiting => format!("The {waiting} that wait keep"),
-            });
-            (format!("{who} their place and times."), 0)
+            let meaning = waiting.map_or(
+                "Waiting asks keep their positions and times.".into(),
+                |waiting| match waiting {
+                    1 => "The 1 that waits keeps its position and times.".into(),
+                    waiting => format!("The {waiting} that wait keep their positions and times."),
+                },
+            );
+            (meaning, 0)
         }
         ["regulator", _, "valve", ..] => at_once("No lease is taken away; the next ask sees it."),
         ["lock", _, "per" | "buckets"] if is_less => {
@@ -333,7 +336,7 @@ fn meaning(
     }
 }
 
-/// What a change of a range means to the holders of its values.
+/// The effect of a change of a range on the holders of its values.
 fn range_meaning(key: &str, live: Option<Live>) -> String {
     let held = live.map_or("What is held".to_owned(), |live| match live.held {
         1 => "The 1 value that is held".into(),
@@ -345,7 +348,7 @@ fn range_meaning(key: &str, live: Option<Live>) -> String {
              given back."
         ),
         "class" => "Only while no value has a holder.".into(),
-        "start" => "Counts when a range begins of which nothing is known.".into(),
+        "start" => "Takes effect when a range starts of which nothing is known.".into(),
         _ => Effect::Live.sentence().into(),
     }
 }

@@ -41,9 +41,9 @@ section! {
             );
         /// What becomes of a member whose holder vanished without `QUIT`.
         on_crash: Fate = Fate::Replace, Word, Live;
-        /// What becomes of a member whose holder went properly.
+        /// What becomes of a member whose holder sent `QUIT`.
         on_quit: Fate = Fate::Reuse, Word, Live;
-        /// A longer hold is reported.
+        /// A hold that is longer is reported as a leak.
         leak_after: Option<Duration> = None, OrNone<Positive>, Live, sample = r#""60s""#;
     }
 }
@@ -51,11 +51,11 @@ section! {
 section! { for pool::Options {
     /// Started with the pool, and kept.
     init => (init): usize, Number, Live, sample = "2";
-    /// Never more. A list has all of its members, and 1000 may be offered.
+    /// The most members. A list has all of its members, and 1000 may be offered.
     max => (max): usize, Number, Live, bounds = (1, 262_144);
     /// Kept idle ahead of need.
     idle_min => (idle_min): usize, Number, Live;
-    /// A take that leaves so few idle starts more ahead.
+    /// A take that leaves this many idle or fewer starts more ahead of need.
     grow_at => (grow_at): Option<usize>, Maybe<Number>, Live, usual = "none",
         sample = "1";
     /// Idle ones above `init` are stopped; `"none"` to keep them, as lists and offered
@@ -65,24 +65,24 @@ section! { for pool::Options {
     life_max => (life_max): Option<Duration>, OrNone<Positive>, Live;
     /// Each life is shorter or longer by up to this.
     life_jitter => (life_jitter): Duration, Span, Live;
-    /// A member is replaced after as many takes.
+    /// A member is replaced after this many takes.
     uses_max => (uses_max): Option<u64>, Maybe<Number>, Live, bounds = (1, u64::MAX),
         usual = "none", sample = "10_000";
-    /// The warmest first, or all in turn.
+    /// The last released first, or all in turn.
     reuse => (reuse): Reuse, Word, Live;
-    /// As many start at a time.
+    /// How many start at a time.
     starts_max => (starts_max): usize, Number, Live, bounds = (1, u64::MAX);
-    /// For a start or a check.
+    /// The longest time for a start or a check.
     start_timeout => (start_timeout): Duration, Positive, Live;
     /// Pause after a start that failed, doubled with each.
     backoff_first => (backoff.first): Duration, Positive, Live;
     /// Never longer than this.
     backoff_max => (backoff.max): Duration, Span, Live;
-    /// After as many in a row one start at a time is tried.
+    /// After this many failures in a row, one start at a time is tried.
     failures => (backoff.failures): u32, Number, Live, bounds = (1, u32::MAX as u64);
-    /// Refuse takers while no member can be started.
+    /// Refuse takes while no member can be started.
     fail_fast => (fail_fast): bool, Answer, Live;
-    /// Then it is killed.
+    /// After this long a stopping member is killed.
     stop_timeout => (stop_timeout): Duration, Positive, Live;
     /// Idle for longer: checked before it is taken. `"0s"` always, `"none"` never.
     check_after => (check_after): Option<Duration>, OrNone<Span>, Live;
@@ -90,18 +90,18 @@ section! { for pool::Options {
     on_cancel => (on_cancel): Fate, Word, Live;
     /// What becomes of a member whose use ended with an error.
     on_error => (on_error): Fate, Word, Live;
-    /// Where chance comes from.
+    /// The seed of the random numbers.
     seed => (seed): u64, Number, Live;
-    /// Where takers wait: a table, or a kind alone.
+    /// Where takes wait: a table, or a kind alone.
     queue => (queue): queue::Options, Queue, Live, above = ABOUT_QUEUES,
         usual = r#"{ kind = "paced" }"#,
         sample = r#"{ kind = "timeout", timeout = "200ms", max = 500 }"#;
-    /// How many members there may be, by what is needed instead of by `max` alone.
+    /// Decides how many members there may be, up to `max`.
     valve => (valve): Option<valve::Options>, Maybe<Valve>, Live, usual = "none",
         sample = r#"{ kind = "codel", target = "100ms", interval = "1s", min = 1, max = 10 }"#;
 } }
 
-/// What the sample file says of members.
+/// The comment about members in the sample file.
 const ABOUT_MEMBERS: &str = "\
 A holder of a process has its address, or its number if it has none. In the words of `exec` and \
 the values of `env`, {socket} is a path and {port} a port of its own, {id} its number here and \
@@ -116,7 +116,7 @@ group, by `stop_signal`, and killed after `stop_timeout`. When its program is ch
 processes are replaced at once and held ones when they are returned. It gets no more rights than \
 its user has, by sudo or other programs with a setuid bit, unless `new_privileges` is true.";
 
-/// What the sample file says of queues.
+/// The comment about queues in the sample file.
 const ABOUT_QUEUES: &str = "\
 Which takes wait. Kinds, each with its own numbers:
   paced          the default: an ask that names its wait (WAIT) gets it, or at most `wait_cap`
@@ -131,10 +131,10 @@ spelled! { Fate { Reuse "reuse", Check "check", Replace "replace" } }
 spelled! { Reuse { Lifo "lifo", Fifo "fifo" } }
 spelled! { group::Method { Random "random", BestOfTwo "best-of-two" } }
 
-/// What the members of a pool are.
+/// The kind of a pool's members.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Member {
-    /// These texts: licences, addresses, whatever needs no process.
+    /// These texts: licences, addresses, anything that needs no process.
     List(Vec<String>),
     /// A process for each.
     Exec(Exec),
@@ -159,10 +159,10 @@ section! {
     }
 }
 
-/// As many members may be offered to a pool that does not say.
+/// How many members may be offered to a pool without `max`.
 const OFFERED_MAX: usize = 1000;
 
-/// What members are.
+/// The kind of the key `member`.
 struct Members;
 
 impl Member {
@@ -171,7 +171,7 @@ impl Member {
         &[Key {
             name: "list",
             form: Form::List(&Form::Text),
-            help: &["These texts: licences, addresses, whatever needs no process."],
+            help: &["These texts: licences, addresses, anything that needs no process."],
             ..Key::BARE
         }],
         Exec::KEYS,
@@ -230,7 +230,7 @@ impl PoolConfig {
         Some(pool)
     }
 
-    /// There are as many members as the list has, and those that are offered start
+    /// A list has all of its members, and those that are offered start
     /// themselves.
     fn check_members(&self, section: &Section<'_>) {
         match &self.member {
@@ -241,7 +241,7 @@ impl PoolConfig {
                 section.notes.error(section.at("max"), message, hint);
             }
             Member::Offered if self.options.init > 0 => {
-                let message = "`init` wants members started, and this pool is offered its members";
+                let message = "`init` starts members, but clients offer the members of this pool";
                 let hint = "remove it, or give `member`";
                 section.notes.error(section.at("init"), message, hint);
             }
@@ -250,7 +250,7 @@ impl PoolConfig {
     }
 }
 
-/// What counts for a pool with such members that says nothing else.
+/// The default options of a pool with such members.
 fn usual_options(member: Option<&Member>) -> pool::Options {
     let mut options = pool::Options::default();
     options.max = match member {
@@ -300,7 +300,7 @@ impl Member {
     fn read_list(part: &Section<'_>) -> Option<Self> {
         for key in Exec::KEYS.iter().map(|key| key.name) {
             if let Some(entry) = part.entry(key) {
-                let message = format!("`{key}` means nothing for a list");
+                let message = format!("`{key}` does not apply to a list");
                 let hint = "remove it; it belongs to `exec`";
                 part.notes.error(entry.key_at.clone(), message, hint);
             }

@@ -1,4 +1,4 @@
-//! What each user may have of what all share.
+//! Quotas of users.
 
 use super::server::Limits;
 
@@ -7,7 +7,7 @@ pub const HTTP_CONNECTIONS_MAX: usize = 256;
 /// A user that says nothing has at least this many streams.
 const STREAMS_MIN: usize = 16;
 
-/// What is counted for each user.
+/// A quota of each user.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Quota {
     /// Connections of the Redis protocol.
@@ -61,22 +61,13 @@ impl Quota {
         }
     }
 
-    /// What it counts, in words.
-    pub const fn things(self) -> &'static str {
-        match self {
-            Self::Connections => "connections",
-            Self::Http => "HTTP connections",
-            Self::Sessions => "sessions",
-            Self::Streams => "streams",
-            Self::Waiting => "commands that wait",
-        }
-    }
-
-    /// What a user can do that has as much as it may.
+    /// What a user can do when the quota is reached.
     pub const fn advice(self) -> &'static str {
         match self {
-            Self::Connections | Self::Http | Self::Sessions | Self::Streams => "close some",
-            Self::Waiting => "ask again soon",
+            Self::Connections | Self::Http => "close some connections",
+            Self::Sessions => "close some sessions",
+            Self::Streams => "close some streams",
+            Self::Waiting => "retry later",
         }
     }
 }

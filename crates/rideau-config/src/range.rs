@@ -30,36 +30,38 @@ section! {
             options: RangeOptions = RangeOptions::new(Vec::new());
         }
         /// Which values: networks, `"a-b"` with both ends, `"a,b"` without b, or single ones.
-        values: Vec<String> = Vec::new(), List, Live, usual = "has to be given",
+        values: Vec<String> = Vec::new(), List, Live, usual = "required",
             sample = r#"["10.20.0.0/16"]"#;
         /// Which of them are never given out.
         skip: Vec<String> = Vec::new(), List, Live, sample = r#"["10.20.0.0-10.20.0.255"]"#;
-        /// How long a `WRITE`, `UPDATE` or `REFRESH` holds that does not say.
+        /// How long a `WRITE`, `UPDATE` or `REFRESH` without `TTL` holds.
         ttl => (options.ttl): Duration, Positive, Renewed;
         /// The longest that may be asked for.
         ttl_max => (options.ttl_max): Duration, Positive, Renewed;
-        /// How long a `RESERVE` holds that does not say: what is forgotten comes back soon.
-        /// With `hold = "connection"`, `ttl`.
+        /// How long a `RESERVE` without `TTL` holds: it is short, so that a forgotten value
+        /// is free again soon. With `hold = "connection"`, `ttl`.
         offer_ttl => (options.offer_ttl): Duration, Positive, Renewed;
         /// Which free value is given out: `"random"` makes the next one hard to guess,
-        /// `"oldest-freed"` lets values rest longest.
+        /// `"oldest-freed"` gives out the value that was free for longest.
         order => (options.order): Order, Word, Live;
-        /// When an answer is given: when it is on disk; `"claimed"`: at once, never twice, the
-        /// last moment may be lost; `"memory"`: at once, nothing is written.
+        /// When an answer is given. `"sync"`: when it is on disk. `"claimed"`: at once; no
+        /// value is given twice, but the last moment may be lost. `"memory"`: at once;
+        /// nothing is written.
         class => (options.class): Class, Word, Live;
-        /// `"connection"`: given back at once when the connection or session that asked ends,
-        /// and by its time as well.
+        /// `"connection"`: a value is released when its connection or session ends, and when
+        /// its time is over.
         hold: Hold = Hold::Lease, Word, Given;
-        /// How long values of unknown holders are kept apart: longer than any of them keeps
-        /// silent.
+        /// How long values with unknown holders are not given out: longer than any holder
+        /// takes between two renewals.
         quarantine => (options.quarantine): Duration, TimeSpan, Live;
         /// How long values without a holder wait for an operator to decide.
         detach => (options.detach): Duration, TimeSpan, Live;
-        /// How long values rest that were given back, so that caches elsewhere forget them.
+        /// How long a released value is not given out, so that caches elsewhere forget it.
         cool => (options.cool): Duration, TimeSpan, Live;
         /// `"notify"`: an event, and the value is detached instead of free.
         on_expire => (options.on_expire): OnExpire, Word, Live;
-        /// What a range is of which nothing is known; `"quarantine"` for class `"memory"`.
+        /// The state of values when nothing is known of the range; `"quarantine"` for class
+        /// `"memory"`.
         start => (options.start): Start, Word, Live;
         /// `start` in other words: `true` is `"free"`, and `false` is `"quarantine"`.
         restore_all_free => (options.start): Start, AllFree, Live, sample = "true",
@@ -69,7 +71,7 @@ section! {
     }
 }
 
-/// What ends a hold besides its time.
+/// When a hold ends, besides its time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Hold {
     /// Nothing.
@@ -82,14 +84,14 @@ section! {
     /// Where reservations are kept.
     #[derive(Clone, PartialEq, Eq, Debug)]
     pub struct StoreConfig {
-        /// Whether they outlive the server; `"memory"`: nothing does.
+        /// Whether they outlive the server; with `"memory"` they do not.
         kind: StoreKind = StoreKind::Embedded, Word, Restart;
-        /// In which folder; it is made when a range needs it.
+        /// The folder; it is made when a range needs it.
         path: Option<PathBuf> = None, Maybe<Folder>, Restart, sample = r#""/var/lib/rideau""#,
             usual = "$STATE_DIRECTORY, or $XDG_STATE_HOME/rideau/NAME, or \
                      ~/.local/state/rideau/NAME";
-        /// When it cannot be written: give out no values until it can; `"end"` ends the
-        /// server, for a supervisor to start it again.
+        /// When it cannot be written: `"wait"` gives out no values until it can, `"end"` ends
+        /// the server, for a supervisor to start it again.
         on_failure: OnFailure = OnFailure::Wait, Word, Live;
     }
 }
@@ -137,7 +139,7 @@ impl RangeConfig {
         }
     }
 
-    /// What becomes of its reservations is written down.
+    /// Whether changes of its reservations are stored.
     pub fn is_durable(&self) -> bool {
         self.options.class != Class::Memory
     }
@@ -167,7 +169,7 @@ impl RangeConfig {
         Some(range)
     }
 
-    /// What is not said of how values are kept follows from the store.
+    /// Takes the class from the store if the range names none.
     fn check_class(&mut self, section: &Section<'_>, store: StoreKind) {
         let options = &mut self.options;
         let class: Option<Class> = Word::read(section, Self::key("class"));
@@ -277,7 +279,7 @@ pub fn class_word(class: Class) -> &'static str {
     class.as_word()
 }
 
-/// What a word of a command may mean instead is no name.
+/// A name must not be readable as something else in a command.
 pub(super) fn check_name(kind: &str, name: &str, section: &Section<'_>) {
     const LEN_MAX: usize = 64;
     let is_known = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
@@ -337,7 +339,7 @@ fn check_double(section: &Section<'_>, all: &[(String, Span)], text: &str, span:
     }
 }
 
-/// What is skipped has to be there, and something has to be left.
+/// Skipped values have to be in `values`, and some values have to be left.
 fn check_skip(range: &RangeConfig, section: &Section<'_>) {
     let options = &range.options;
     for (text, skip) in range.skip.iter().zip(&options.skip) {

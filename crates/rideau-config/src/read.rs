@@ -166,7 +166,7 @@ fn config(notes: &Notes<'_>, root: &dyn TableLike, look: Look) -> Config {
 /// Fails unless there is a file that we may read.
 fn look_at(path: &Path) -> io::Result<()> {
     if !fs::metadata(path)?.is_file() {
-        return Err(io::Error::other("it is no file"));
+        return Err(io::Error::other("it is not a file"));
     }
     fs::File::open(path).map(drop)
 }
@@ -265,7 +265,7 @@ impl Sections<'_> {
     }
 }
 
-/// What a section says, or what counts without it.
+/// Reads a section, or takes its defaults.
 fn read_one<T: Keyed + Default>(section: Option<&Section<'_>>) -> T {
     let mut thing = T::default();
     if let Some(section) = section {

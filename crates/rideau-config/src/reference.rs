@@ -84,7 +84,7 @@ fn table(name: &str, only: &str) -> String {
     let has_effects = lines.iter().any(|line| line.effect != at_once);
     let mut out = String::from("| key | default | value |");
     out += if has_effects {
-        " a change counts |"
+        " a change takes effect |"
     } else {
         ""
     };
@@ -147,7 +147,7 @@ fn default_of(key: &Key, usual: &[(String, String)]) -> String {
     }
 }
 
-/// What a value may be, in words.
+/// The form of a value, in words.
 fn described(key: &Key, form: &Form) -> String {
     let (least, most) = key.bounds;
     match form {

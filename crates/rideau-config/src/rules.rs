@@ -85,7 +85,10 @@ fn check_doubles(notes: &Notes<'_>, addresses: &[(&str, SocketAddr, At)]) {
             other.port() == address.port() && address.port() != 0 && (is_same || is_any)
         });
         if let Some((other, taken, _)) = clash {
-            let message = format!("`{key}` wants {address}, which `{other}` has with {taken}");
+            let message = format!(
+                "`{key}` has {address}, which `{other}` has already with \
+                {taken}"
+            );
             notes.error(at.clone(), message, "give it another port");
         }
     }
@@ -120,7 +123,7 @@ fn check_waits(notes: &Notes<'_>, section: &Section<'_>, config: &Config) {
         notes.error(section.at(key), message, hint);
     }
     if server.name.chars().any(char::is_whitespace) || server.name.is_empty() {
-        let message = format!("{:?} is no name for a server", server.name);
+        let message = format!("{:?} cannot be the name of a server", server.name);
         notes.error(section.at("name"), message, "no spaces, and not empty");
     }
 }
@@ -220,7 +223,7 @@ fn check_groups(notes: &Notes<'_>, sections: &Sections<'_>) {
             }
             if group.is_empty() || group.contains(|c: char| c.is_whitespace() || "@*\"".contains(c))
             {
-                let message = format!("{group:?} is no name for a group");
+                let message = format!("{group:?} cannot be the name of a group");
                 let hint = "no spaces, quotes, * or @: TAKE and ASK add the @";
                 notes.error(section.at("group"), message, hint);
             }
@@ -236,7 +239,7 @@ fn check_groups(notes: &Notes<'_>, sections: &Sections<'_>) {
     }
 }
 
-/// What a regulator learns from is there, and is not itself.
+/// The source of a regulator's leads has to exist, and is not the regulator itself.
 fn check_feeds(notes: &Notes<'_>, sections: &Sections<'_>) {
     // A regulator that is wrong itself is there all the same.
     let brokers: Vec<_> = sections.brokers.iter().map(|(name, _)| *name).collect();
@@ -338,7 +341,7 @@ fn check_uids(notes: &Notes<'_>, sections: &Named<'_>, config: &Config) {
 fn check_user_names(notes: &Notes<'_>, sections: &Named<'_>) {
     for (name, section) in sections {
         if *name == OPERATOR {
-            let message = format!("`{name}` is who has the server's account, and no other user");
+            let message = format!("`{name}` is the name of the operator, and cannot be a user");
             notes.error(section.at.clone(), message, "give the user another name");
         }
     }

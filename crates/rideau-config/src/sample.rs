@@ -11,13 +11,13 @@ struct Page {
     /// The section.
     part: &'static str,
     title: &'static str,
-    /// What stands above its keys.
+    /// The comment above its keys.
     about: &'static str,
     /// The name of what is shown, where names are.
     name: &'static str,
-    /// What it is like.
+    /// The section that it inherits from.
     like: &'static str,
-    /// What else there can be, as it is written.
+    /// More examples, as text.
     more: &'static str,
 }
 
@@ -42,18 +42,18 @@ const HEAD: &str = r#"
 # of the environment, whose values are shown nowhere; "$$" is a plain $. What is not known is an
 # error, with line and column.
 #
-# (live) counts at once when it is applied, and no position or lease is lost; (restart)
-# counts after the next start. Where a value is not the default, the comment names it.
+# (live) takes effect at once when it is applied, and no position or lease is lost; (restart)
+# takes effect after the next start. Where a value is not the default, the comment names it.
 #
-# A file says all: pools, brokers and locks are only those that stand here. Without any file
+# The file is complete: only the pools, brokers and locks that it names exist. Without any file
 # there are locks for every key and a broker named `default`.
 "#;
 
 const PAGES: &[Page] = &[
     Page::new("server", "the server"),
-    Page::new("limits", "what outsiders can fill").about(
-        "What is over a limit is refused with its name. What is there when a limit is \
-                lowered stays.",
+    Page::new("limits", "limits of what clients can use up").about(
+        "What is over a limit is refused, and the error names the limit. A lower limit ends \
+         nothing.",
     ),
     Page::new("tls", "TLS of the Redis protocol and of the admin page").about(
         "For new connections. The files are looked at every ten seconds, and read again when \
@@ -62,8 +62,8 @@ const PAGES: &[Page] = &[
     Page::new("log", "the log"),
     Page::new("user", "who may do what")
         .about(
-            "Without users anyone who can connect may do anything, so the server then listens \
-                on this machine only.",
+            "Without users every client has full access except control, so the server listens on \
+             this machine only.",
         )
         .named("orders", "")
         .more(concat!(
@@ -107,7 +107,7 @@ regulator  = "mail"
 valve      = { kind = "codel", target = "100ms", interval = "1s", min = 1, max = 4 }
 "#,
         ),
-    Page::new("lock", "locks: so many units for each key")
+    Page::new("lock", "locks: a number of units for each key")
         .about("The first pattern that fits a key is used; * stands for any letters.")
         .named("tenant/*", "")
         .more(
@@ -246,7 +246,7 @@ impl Page {
     }
 }
 
-/// What is said of a key behind its value.
+/// The comment after the value of a key.
 fn said(key: &Key, value: &str, default: Option<&str>, is_mixed: bool) -> String {
     let mut said = plain(&key.sentence());
     // Which words there are, unless the sentence names them.
@@ -265,7 +265,7 @@ fn said(key: &Key, value: &str, default: Option<&str>, is_mixed: bool) -> String
     };
     if same(value) != same(default) {
         said += &match default {
-            "has to be given" => " Has to be given.".into(),
+            "required" => " Required.".into(),
             default => format!(" Default: {}.", plain(default)),
         };
     }

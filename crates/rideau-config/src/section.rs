@@ -17,18 +17,18 @@ use super::words::{self, SPAN_UNITS, Unfilled};
 /// Bytes of the file.
 pub(super) type At = Range<usize>;
 
-/// What is made of a text, or what is wrong with that and what to write.
+/// The parsed value, or what is wrong with the text and what to write.
 pub(crate) type Made<T> = Result<T, (String, String)>;
 
-/// What to write instead of a key that is known elsewhere, and not among these.
+/// The hint for a key that is known elsewhere, but not here.
 pub(super) type Elsewhere = fn(name: &str, known: &[Key]) -> Option<String>;
 
-/// What is shorter is no secret, and stands in too many texts by chance.
+/// Shorter values are not treated as secrets: they occur in too many texts by chance.
 const SECRET_LEN_MIN: usize = 4;
 /// No operator mends more than this at a time.
 const FAULTS_MAX: usize = 100;
 
-/// What is noted while a file is read.
+/// The faults that were found while a file is read.
 pub(super) struct Notes<'a> {
     pub(super) text: &'a str,
     env: &'a dyn Fn(&str) -> Option<String>,
@@ -50,7 +50,7 @@ pub(super) struct Notes<'a> {
 pub struct Unexpanded {
     /// The last part of its key.
     pub(super) key: String,
-    /// What it means.
+    /// The parsed value.
     pub(super) value: String,
     /// As it was written.
     pub(super) raw: String,
@@ -130,7 +130,7 @@ impl<'a> Notes<'a> {
         self.files.borrow().clone()
     }
 
-    /// What was noted, and how much more there was.
+    /// The faults, and how many more there were.
     pub(super) fn into_faults(self) -> (Vec<Fault>, usize) {
         (self.faults.into_inner(), self.more.get())
     }
@@ -193,7 +193,7 @@ impl<'a> Notes<'a> {
             ),
             Unfilled::Misnamed { name } => self.error(
                 part(&name),
-                format!("`{name}` is no name of a variable"),
+                format!("`{name}` cannot be the name of a variable"),
                 "names have letters, digits and _; write $$ for a plain $",
             ),
             Unfilled::Open => self.error(
@@ -229,7 +229,7 @@ impl<'a> Notes<'a> {
         }
         let elsewhere = (self.elsewhere)(name, known);
         elsewhere
-            .unwrap_or_else(|| format!("known here: {}", names().collect::<Vec<_>>().join(", ")))
+            .unwrap_or_else(|| format!("known keys: {}", names().collect::<Vec<_>>().join(", ")))
     }
 
     fn note(&self, level: Level, at: At, message: String, hint: String) {
@@ -328,7 +328,7 @@ impl<'a> Section<'a> {
         self.note(&self.at(key), make(&text))
     }
 
-    /// What was made of a text, or none and its fault noted.
+    /// The parsed value; or none, and its fault is noted.
     pub(super) fn note<T>(&self, at: &At, made: Made<T>) -> Option<T> {
         made.map_err(|(message, hint)| self.notes.error(at.clone(), message, hint))
             .ok()
@@ -371,7 +371,7 @@ impl<'a> Section<'a> {
         Some(list)
     }
 
-    /// What is wrong was noted of the value of a key.
+    /// Whether a fault of this key's value was noted.
     pub(super) fn is_blamed(&self, key: &str) -> bool {
         let entry = self.entry(key);
         entry.is_some_and(|entry| self.notes.is_blamed(&entry.at()))
@@ -406,7 +406,7 @@ impl Entry<'_> {
     }
 }
 
-/// What is wrong with a span, and how to write it.
+/// The fault of a span, and how to write it.
 pub(super) fn not_a_span(key: &str, item: &Item) -> (String, String) {
     if let Some(number) = item.as_integer() {
         let hint = format!("write \"{number}ms\", \"{number}s\", or another unit: {SPAN_UNITS}");
@@ -421,11 +421,11 @@ pub(super) fn suggest<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> S
     let known: Vec<_> = known.collect();
     match near(name, known.iter().copied()) {
         Some(near) => format!("did you mean `{near}`?"),
-        None => format!("known here: {}", known.join(", ")),
+        None => format!("known keys: {}", known.join(", ")),
     }
 }
 
-/// What a value is, in words.
+/// The type of a value, in words.
 pub(super) fn kind_of(item: &Item) -> &'static str {
     match item {
         Item::Value(Value::String(_)) => "text",

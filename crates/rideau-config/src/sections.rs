@@ -127,13 +127,13 @@ fn inherit<'a>(notes: &Notes<'_>, kind: &str, mut named: Named<'a>) -> Named<'a>
             let Some(other) = place(&named, &name) else {
                 let names = named.iter().map(|(other, _)| *other);
                 let names = names.filter(|other| *other != named[at].0);
-                let message = format!("there is no {kind} `{name}` to be like");
+                let message = format!("there is no {kind} `{name}` to inherit from");
                 notes.error(like_at, message, suggest(&name, names));
                 break;
             };
             if chain.contains(&other) {
-                let message = format!("{kind} `{}` is like itself", named[other].0);
-                notes.error(like_at, message, "`like` has to end somewhere");
+                let message = format!("{kind} `{}` inherits from itself", named[other].0);
+                notes.error(like_at, message, "remove one `like`");
                 break;
             }
             chain.push(other);

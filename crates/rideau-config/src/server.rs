@@ -22,7 +22,7 @@ section! {
     /// Where the server listens and how it treats clients.
     #[derive(Clone, PartialEq, Eq, Debug)]
     pub struct Server {
-        /// How this server calls itself.
+        /// The name of this server.
         name: String = "rideau".into(), Text, Live, sample = r#""${RIDEAU_NAME:-rideau}""#;
         /// Where the Redis protocol is spoken; also `"unix:/run/rideau.sock"`.
         listen: Vec<Listen> = usual_listen(), List, Restart;
@@ -38,8 +38,8 @@ section! {
         /// Sockets of processes that are members.
         run_dir: Option<PathBuf> = None, Maybe<Folder>, Restart, sample = r#""/run/rideau/main""#,
             usual = "the first of /run/rideau/NAME, $XDG_RUNTIME_DIR/rideau/NAME and \
-                     /tmp/rideau-UID/NAME that we may write to";
-        /// Threads that serve connections; 0: one per core, and as many for the front.
+                     /tmp/rideau-UID/NAME that the server may write to";
+        /// Threads that serve connections; 0: one per core, and one per core for the front.
         threads: Option<usize> = None, Threads, Restart, bounds = (0, 1024);
         /// `"yes, anyone may"`: listen outside without users.
         is_open_to_anyone: bool = false, Openness, Live, name = "insecure";
@@ -52,7 +52,7 @@ section! {
         dead_peer: DeadPeer = DeadPeer::default(), Table, Connections;
         /// How long holders have to finish when the server stops.
         drain: Duration = Duration::from_secs(20), Span, Live;
-        /// What the charts remember: a span and a step.
+        /// How long and how finely charts remember: a span and a step.
         history: History = History::default(), Table, Restart;
     }
 }
@@ -70,7 +70,7 @@ section! {
     /// TCP's own probes of a silent peer.
     #[derive(Clone, Copy, PartialEq, Eq, Debug)]
     pub struct DeadPeer {
-        /// Probe after this long without a word.
+        /// Probe after this long without a byte.
         idle: Duration = Duration::from_secs(10), Positive, Connections;
         /// Probe again after this long.
         every: Duration = Duration::from_secs(5), Positive, Connections;
@@ -80,7 +80,7 @@ section! {
 }
 
 section! {
-    /// What the charts remember.
+    /// How long the charts remember.
     #[derive(Clone, Copy, PartialEq, Eq, Debug)]
     pub struct History {
         /// The last minutes.
@@ -100,14 +100,14 @@ pub struct Series {
 }
 
 section! {
-    /// What an outsider can fill, and how far.
+    /// Limits of what clients can use up.
     #[derive(Clone, PartialEq, Eq, Debug)]
     pub struct Limits {
         /// Connections at a time.
         connections_max: usize = 10_000, Number, Live, bounds = (1, 10_000_000);
         /// One command.
         frame_max: u64 = MIB, Size, Live, bounds = (KIB, 1024 * MIB);
-        /// Half-sent commands of all connections; 16KiB of each are free.
+        /// Incomplete commands of all connections; 16KiB of each are free.
         input_max: u64 = 256 * MIB, Size, Live, bounds = (KIB, 1024 * 1024 * MIB);
         /// Commands behind one that waits.
         pipeline_max: u64 = 64 * KIB, Size, Live, bounds = (KIB, 1024 * MIB);
@@ -117,7 +117,7 @@ section! {
         keys_max: usize = 1_000_000, Number, Live, bounds = (1, MANY);
         /// Asks that wait, anywhere.
         waiters_max: usize = 100_000, Number, Live, bounds = (1, MANY);
-        /// What one holder holds.
+        /// Leases and asks of one holder.
         held_max: usize = 100_000, Number, Live, bounds = (1, MANY);
         /// Sessions.
         sessions_max: usize = 10_000, Number, Live, bounds = (1, MANY);
@@ -125,7 +125,7 @@ section! {
         names_max: usize = 1_000, Number, Live, bounds = (1, 1_000_000);
         /// Bytes of a name or a key, also of those that clients choose.
         name_len_max: usize = 128, Number, Live, bounds = (1, 4096);
-        /// Where there are users, a connection has logged in by then.
+        /// Where there are users, a connection has this long to log in.
         login_within: Duration = Duration::from_secs(10), Positive, Live;
         /// Connections of one address that have not logged in.
         before_login_max: usize = 256, Number, Live, bounds = (1, MANY);
@@ -139,7 +139,7 @@ section! {
         /// Keys of one reservation.
         range_keys_max: usize = allocator::KEYS_MAX, Number, Live,
             bounds = (1, allocator::KEYS_MAX as u64);
-        /// What stands beside one value.
+        /// The data of one value.
         range_data_max: u64 = allocator::DATA_LEN_MAX as u64, Size, Live,
             bounds = (1, allocator::DATA_LEN_MAX as u64);
         /// Views of ranges.
@@ -151,11 +151,11 @@ section! {
     /// The files of TLS.
     #[derive(Clone, PartialEq, Eq, Debug)]
     pub struct Tls {
-        /// Our certificate and those above it, PEM.
-        cert: PathBuf = PathBuf::new(), File, Connections, usual = "has to be given",
+        /// The server's certificate and those above it, PEM.
+        cert: PathBuf = PathBuf::new(), File, Connections, usual = "required",
             sample = r#""/etc/rideau/tls/server.pem""#;
         /// Its key, PEM.
-        key: PathBuf = PathBuf::new(), SecretFile, Connections, usual = "has to be given",
+        key: PathBuf = PathBuf::new(), SecretFile, Connections, usual = "required",
             sample = r#""/etc/rideau/tls/server.key""#;
         /// Clients need a certificate signed by it, and its name is the name of the user.
         client_ca: Option<PathBuf> = None, Maybe<File>, Connections,
@@ -169,9 +169,9 @@ section! {
     pub struct Log {
         /// How much is logged.
         level: LogLevel = LogLevel::Info, Word, Live;
-        /// How a line looks: for people, or for programs.
+        /// The form of a line: for people, or for programs.
         format: LogFormat = LogFormat::Text, Word, Restart;
-        /// `"10s"`: every decision is logged for so long after the start.
+        /// `"10s"`: every decision is logged for this long after the start.
         debug_for: Option<Duration> = None, OrNone<Positive>, Restart;
         /// Lines have the time. Supervisors such as systemd write it themselves.
         has_times: bool = true, Answer, Restart, name = "times";
@@ -183,9 +183,9 @@ section! {
 pub enum LogLevel {
     /// Only what makes us stop.
     Error,
-    /// What is worth an alert if it happens often.
+    /// Events that deserve an alert if they happen often.
     Warn,
-    /// What came and went.
+    /// Things that started and ended.
     Info,
     /// Every decision.
     Debug,
@@ -208,7 +208,7 @@ const ADMIN_PORT: u16 = 7434;
 const KIB: u64 = 1024;
 const MIB: u64 = 1024 * KIB;
 const MANY: u64 = 1_000_000_000;
-/// What has to be said to serve anyone from anywhere.
+/// The value that allows every client without users.
 pub(super) const OPEN_TO_ANYONE: &str = "yes, anyone may";
 
 spelled! { LogLevel {
@@ -236,12 +236,12 @@ text_kinds! {
     Mode: u32, Form::Text, |text, _| {
         let mode = u32::from_str_radix(text, 8).ok();
         mode.filter(|mode| *mode <= 0o777).ok_or_else(|| {
-            let message = format!("{text:?} is no mode of a file");
+            let message = format!("{text:?} is not the mode of a file");
             (message, "write three octal digits, such as \"660\"".into())
         })
     }, |mode| format!("{mode:03o}");
 
-    /// Whether anyone may use the server, said in so many words.
+    /// The value that allows every client without users.
     Openness: bool, Form::Words(&["no", OPEN_TO_ANYONE]), |text, _| match text {
         OPEN_TO_ANYONE => Ok(true),
         "no" => Ok(false),
@@ -430,7 +430,7 @@ fn series(text: &str) -> Made<Series> {
     read().ok_or_else(|| {
         let hint =
             format!("write a span and a step, such as \"10m@1s\", of up to {STEPS_MAX} steps");
-        (format!("{text:?} is no history"), hint)
+        (format!("{text:?} is not a history"), hint)
     })
 }
 

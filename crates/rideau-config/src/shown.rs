@@ -13,7 +13,7 @@ use super::section::Unexpanded;
 pub(crate) struct Rows {
     path: String,
     rows: Vec<(String, String)>,
-    /// What was written with variables.
+    /// Values that were written with variables.
     unexpanded: Arc<Vec<Unexpanded>>,
 }
 
@@ -30,7 +30,7 @@ impl Rows {
         self.rows
     }
 
-    /// What `fill` adds stands below `key`.
+    /// Puts what `fill` adds below `key`.
     pub(crate) fn below(&mut self, key: &str, fill: impl FnOnce(&mut Self)) {
         let len = self.path.len();
         self.path = self.join(key);

@@ -289,7 +289,7 @@ mod tests {
                 /// Its lid.
                 lid: Lid = Lid::default();
             }
-            /// Who made it.
+            /// The maker.
             maker: Option<String> = None, Maybe<Text>, Live;
             /// How much fits in,
             /// in cups.
@@ -382,7 +382,7 @@ mod tests {
              2:8 `size` is out of range: write a whole number from 1 to 9\n\
              3:8 `done` is zero: it has to be more\n\
              4:9 `stand` is a number, and has to be a table: write { … } with heat\n\
-             5:1 unknown key `lids` in a kettle: known here: maker, size, done, stand, heat, \
+             5:1 unknown key `lids` in a kettle: known keys: maker, size, done, stand, heat, \
              holes\n"
         );
     }

@@ -29,7 +29,7 @@ pub enum PathFault {
     },
     /// There is nothing of this name; `near` is what could have been meant.
     NoName {
-        /// What it should have been, as `pool`.
+        /// The kind that it should have been, such as `pool`.
         part: String,
         /// The name.
         name: String,
@@ -38,7 +38,7 @@ pub enum PathFault {
     },
     /// The path leads through something that is no table.
     NoTable {
-        /// What is no table.
+        /// The part of the path that is not a table.
         part: String,
     },
     /// The path leads to a table, not to a value.
@@ -126,7 +126,7 @@ pub fn table_at(text: &str, line: usize) -> Option<&str> {
     heads.last()
 }
 
-/// What a path is about that users may be kept from: a kind of thing, and its name.
+/// The kind and name of the thing that a path is about, to check a user's rights.
 pub fn named(path: &str) -> Option<(&'static str, String)> {
     let keys = Key::parse(path).ok()?;
     let [part, name, ..] = &keys[..] else {
@@ -139,7 +139,7 @@ pub fn named(path: &str) -> Option<(&'static str, String)> {
     Some((*kind, name.get().into()))
 }
 
-/// What a path puts into a group, if it does: a `pool` or a `broker`.
+/// Whether a path sets a group: of a `pool` or a `broker`.
 pub fn grouped(path: &str) -> Option<&'static str> {
     let keys = Key::parse(path).unwrap_or_default();
     let [part, _, key] = &keys[..] else {
@@ -230,8 +230,11 @@ fn bare(value: &Value) -> Value {
 impl fmt::Display for PathFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::NotToml => f.write_str("the file is no TOML; check it first"),
-            Self::Malformed => f.write_str("this is no path; write it as pool.pg-1.max"),
+            Self::NotToml => f.write_str("the file is not TOML; check it first"),
+            Self::Malformed => f.write_str(
+                "this is not a path of a key; write it as \
+                pool.pg-1.max",
+            ),
             Self::Unknown {
                 part,
                 near: Some(near),
@@ -251,7 +254,7 @@ impl fmt::Display for PathFault {
                 };
                 write!(f, "there is no {part} `{name}`; {new}")
             }
-            Self::NoTable { part } => write!(f, "what is above `{part}` is no table"),
+            Self::NoTable { part } => write!(f, "the path above `{part}` is not a table"),
             Self::IsTable => f.write_str("this is a table; name a key in it"),
         }
     }

@@ -26,33 +26,33 @@ section! {
         plain {
             /// The name.
             name: String = String::new();
-            /// What they have to say; none if they come by other ways.
+            /// The password; none if the user logs in in other ways.
             password: Option<Password> = None;
             /// How much they may have of what all share, by [`Quota`]; none for the usual.
             quotas: [Option<usize>; Quota::ALL.len()] = [None; Quota::ALL.len()];
         }
         /// The hash of the password, made by `rideau hash`.
         password => (password): Option<Password>, HashedPassword, Live, usual = "none";
-        /// A file that has the password or its hash.
+        /// A file with the password or its hash.
         password_file => (password): Option<Password>, PasswordFile, Live, usual = "none",
             sample = r#""/run/secrets/orders""#;
-        /// A client that comes over a Unix socket with one of these ids is this user.
+        /// A client with one of these user ids, over a Unix socket, is this user.
         uids: Vec<u32> = Vec::new(), Uids, Live, sample = "[1000]";
         /// Commands, or `"@all"`, `"@admin"`, `"@read"`, `"@pool"`, `"@broker"`, `"@lock"`,
         /// `"@range"`, `"@app"`.
-        allow: Vec<String> = Vec::new(), Rights, Live, usual = "has to be given",
+        allow: Vec<String> = Vec::new(), Rights, Live, usual = "required",
             sample = r#"["@pool", "ask", "lock", "unlock"]"#;
-        /// What the commands may be used on.
+        /// The names on which the commands may be used.
         on: Vec<Scope> = vec![Scope::all()], List, Live,
             sample = r#"["pool:pg-*", "pool:@pg", "broker:checkout", "lock:tenant/*"]"#;
         /// Connections of the Redis protocol.
         connections_max => (quotas[0]): Option<usize>, Maybe<Number>, Live,
             bounds = (0, QUOTA_MAX), sample = "9_000", usual = "9/10 of `limits.connections_max`",
-            above = "What this user may have of what all share. What is over a quota is refused \
-                     with its name.";
+            above = "How much this user may have of what all share. What is over a quota is \
+                refused, and the error names the quota.";
         /// Connections to the admin port that have logged in.
         http_connections_max => (quotas[1]): Option<usize>, Maybe<Number>, Live,
-            bounds = (0, QUOTA_MAX), sample = "231", usual = "9/10 of the 256 that there are";
+            bounds = (0, QUOTA_MAX), sample = "231", usual = "9/10 of all 256";
         /// Sessions.
         sessions_max => (quotas[2]): Option<usize>, Maybe<Number>, Live,
             bounds = (0, QUOTA_MAX), sample = "9_000", usual = "9/10 of `limits.sessions_max`";
@@ -74,7 +74,7 @@ pub enum Password {
     File(PathBuf),
 }
 
-/// What commands may be used on: a kind of thing, and a pattern of its names.
+/// A kind of thing, and a pattern of its names.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Scope {
     /// `pool`, `broker`, `regulator`, `lock`, `range` or `app`; none for all of them.
@@ -87,7 +87,7 @@ pub struct Scope {
 /// config.
 pub const OPERATOR: &str = "operator";
 
-/// What can be allowed. `@all` is everything but `@admin`.
+/// The words of `allow`. `@all` is everything but `@admin`.
 pub const ALLOWED: &[&str] = &[
     "@all",
     "@admin",
@@ -132,8 +132,8 @@ pub const KINDS: &[&str] = &["pool", "broker", "regulator", "lock", "range", "ap
 /// Every user may do this with what is its own. What is not, the command checks itself.
 pub const OWN: &str = "own";
 
-/// What a client is called that did not log in.
-pub const NOBODY: &str = "default";
+/// The user name of clients that have not logged in.
+pub const DEFAULT_USER: &str = "default";
 
 /// Whether this right is control: it can start a program, change the config, or end what
 /// others have. It is only for users, also where none is configured.
@@ -190,7 +190,7 @@ impl User {
 
     /// The name of a user, for the record.
     pub fn name_of(user: Option<&Arc<Self>>) -> &str {
-        user.map_or(NOBODY, |user| &user.name)
+        user.map_or(DEFAULT_USER, |user| &user.name)
     }
 
     /// Whether the user may use commands on this thing. A group of pools is a
@@ -275,8 +275,8 @@ impl Kind<Vec<u32>> for Uids {
         if uids.is_none() {
             let hint = "write a list of user ids, such as [1000]";
             let message = match array {
-                Some(_) => "one of `uids` is no user id",
-                None => "`uids` is no list",
+                Some(_) => "one of `uids` is not a user id",
+                None => "`uids` is not a list",
             };
             section.notes.error(entry.at(), message, hint);
         }
@@ -317,7 +317,7 @@ fn hash(section: &Section<'_>) -> Option<Hash> {
     let at = entry.at();
     let Some(text) = entry.item.as_str() else {
         let hint = "make one with `rideau hash`";
-        section.notes.error(at, "`password` is no hash", hint);
+        section.notes.error(at, "`password` is not a hash", hint);
         return None;
     };
     let text = section.notes.expand(text, &at)?;
@@ -331,7 +331,7 @@ fn hash(section: &Section<'_>) -> Option<Hash> {
             "`password` is a hash of another kind".into(),
             "it has to begin with $argon2id$; make one with `rideau hash`".into(),
         ),
-        Err(HashFault::TooDear) => (
+        Err(HashFault::TooCostly) => (
             "`password` costs too much to check".into(),
             format!("use m of up to {MEMORY_MAX} and t of up to {PASSES_MAX}"),
         ),

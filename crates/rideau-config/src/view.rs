@@ -15,11 +15,11 @@ section! {
         plain {
             /// The name.
             name: String = String::new();
-            /// What its values mean.
+            /// The parsed values.
             spans: Vec<Span> = Vec::new();
         }
-        /// Its values, as those of a range, of any ranges; they may have some in common.
-        values: Vec<String> = Vec::new(), List, Live, usual = "has to be given",
+        /// Its values, written as those of a range. They may be of any ranges and of other views.
+        values: Vec<String> = Vec::new(), List, Live, usual = "required",
             sample = r#"["10.20.1.0/24", "10.21.1.0/24"]"#;
     }
 }

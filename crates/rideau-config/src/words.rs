@@ -25,14 +25,14 @@ const SPANS: [(&str, u128); 6] = [
     ("ns", 1),
 ];
 
-/// What cannot be put in for a `${…}`.
+/// Why a `${…}` cannot be replaced.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Unfilled {
     /// There is no such variable.
     Unset { name: String },
     /// A `${` without its end.
     Open,
-    /// What stands in the braces is no name.
+    /// The text in the braces is not a name.
     Misnamed { name: String },
 }
 
@@ -93,12 +93,12 @@ pub(super) fn lead(words: &str) -> Option<Lead> {
 ///
 /// # Errors
 ///
-/// What is wrong with it, and how to write it.
+/// The fault, and how to write it.
 pub fn read_span(text: &str) -> Result<Duration, String> {
     let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     span(text).ok_or_else(|| match is_number {
         true => format!("{text} has no unit: write {text}ms, {text}s, or another: {SPAN_UNITS}"),
-        false => format!("{text:?} is no span of time: write 200ms, 1.5s or 10m"),
+        false => format!("{text:?} is not a span of time: write 200ms, 1.5s or 10m"),
     })
 }
 

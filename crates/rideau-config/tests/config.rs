@@ -568,12 +568,12 @@ per = 2
 "#;
 
 const PLAN: &str = r#"
-  server.threads                2 -> 4             Counts after the next start.
+  server.threads                2 -> 4             Takes effect after the next start.
   pool.old                      - removed          2 that wait are refused; 1 held until given back.
   pool.pg-1.max                 10 -> 6            3 members above the new limit are in use: each is
                                                    stopped when returned; no holder is interrupted.
   pool.new                      + added            2 members at once.
-  broker.checkout.asks.target   100ms -> 50ms      The 88 that wait keep their place and times.
+  broker.checkout.asks.target   100ms -> 50ms      The 88 that wait keep their positions and times.
   broker.checkout.asks.max      65536 -> 50        38 of those that wait are shed.
   lock."b*".per                 3 -> 2             A holder of more keeps it; nothing is granted
                                                    until there is room.

@@ -83,7 +83,7 @@ pub use waiters::{Told, Waiters};
 
 pub use crate::waiting::Tally;
 
-/// What marks an asker's id among the keys. No other key begins like this.
+/// The first byte of an asker's id among the keys. No other key begins with it.
 const ID_MARK: u8 = 0;
 /// The range of a record whose range was taken away: no range has this number.
 const STRAY: u16 = 0;
@@ -102,7 +102,7 @@ pub struct Options {
     /// example the time in microseconds, keeps fences growing where nothing was
     /// written down.
     pub fence: u64,
-    /// What chance follows from.
+    /// The seed of the random numbers.
     pub seed: u64,
 }
 
@@ -162,7 +162,7 @@ pub struct Allocator {
     keys_taken: bool,
     /// Where an ask last got a value.
     asked: Option<RangeId>,
-    /// What became free and was not offered to an ask yet, while any ask waits.
+    /// Values that became free and were not offered to an ask yet, while any ask waits.
     freed: Freed,
 }
 
@@ -494,7 +494,7 @@ fn reserved<'a>(value: u128, head: Head, body: &Body<'a>) -> Reserved<'a> {
     }
 }
 
-/// What a record has beside its value from the beginning.
+/// The data and keys of a new record.
 fn body<'a>(
     data: &'a Fields,
     keys: &'a Keys<'_>,

@@ -80,7 +80,7 @@ pub struct Apps<R> {
     apps: Vec<Option<Box<App<R>>>>,
     processes: Processes,
     sessions: Sessions,
-    /// What the processes of all apps are doing.
+    /// Counts of the processes of all apps, by what they do.
     counts: Counts,
     timers: Timers,
     /// Apps that want a process started, in the order in which they came.

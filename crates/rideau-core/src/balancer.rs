@@ -112,7 +112,7 @@ mod tests {
 
     #[test]
     fn no_candidate_or_one_needs_no_draw_and_no_look() {
-        let unlooked = |_| -> Option<Duration> { panic!("nobody looks") };
+        let unlooked = |_| -> Option<Duration> { panic!("it is not called") };
         for method in ALL {
             let mut rng = Rng::new(1);
             assert_eq!(method.choose(0, 7, unlooked, &mut rng), None);

@@ -28,7 +28,7 @@ pub struct Options {
     pub asks: queue::Options,
     /// Where offers wait.
     pub offers: queue::Options,
-    /// What is told how long they wait.
+    /// The meters that are told the waits.
     pub meters: Vec<meter::Options>,
     /// The meters are fed after this many inputs, and whenever time alone
     /// moves the broker on. Zero counts as one.
@@ -46,9 +46,9 @@ pub struct Stats {
     pub oldest_waited: Duration,
     /// The side that waits, or waited last.
     pub active: Side,
-    /// What became of the asks.
+    /// Outcomes of asks.
     pub asks: Tally,
-    /// What became of the offers.
+    /// Outcomes of offers.
     pub offers: Tally,
     /// The queue of each side is overloaded as its law sees it, asks first.
     pub are_shedding: [bool; 2],
@@ -441,7 +441,7 @@ impl<A: Reply, O: Reply> Broker<A, O> {
         }
     }
 
-    /// What follows every input, which was sent at `sent`.
+    /// The work after every input, which was sent at `sent`.
     fn finish(&mut self, sent: Instant, now: Instant, effects: &mut Vec<Effect<A, O>>) {
         self.report(effects);
         if self.both {
@@ -514,12 +514,12 @@ impl<A: Reply, O: Reply> Broker<A, O> {
         debug_assert_eq!(
             self.asks.open(),
             self.len(Side::Ask),
-            "who has a ticket waits"
+            "an ask with a ticket waits"
         );
         debug_assert_eq!(
             self.offers.open(),
             self.len(Side::Offer),
-            "who has a ticket waits"
+            "an ask with a ticket waits"
         );
     }
 }

@@ -1,9 +1,9 @@
-//! What an app's only process is worth to the asks that will come for it.
+//! The value of an app's only process for the asks to come.
 //!
 //! The worth is what a start costs times the chance that one is needed soon.
 //! Several estimates of that chance run beside each other, each with a shadow
 //! pool of names on the live stream of asks, and the one whose shadow has lost
-//! least of late is used. Which app has a process, and which gives one up, is
+//! least recently is used. Which app has a process, and which gives one up, is
 //! not decided here.
 
 mod estimate;
@@ -46,7 +46,7 @@ pub struct EvictionScore {
     /// The stakes of all asks, and of those since the sizes last changed.
     staked: f64,
     staked_resized: f64,
-    /// What rates are relative to.
+    /// The instant that rates are relative to.
     landmark: Instant,
     /// When an app was last asked for.
     latest: Instant,
@@ -56,7 +56,7 @@ pub struct EvictionScore {
 const SIZES: [usize; 4] = [1, 2, 3, 4];
 const SHADOWS: usize = Estimate::ALL.len() + SIZES.len();
 
-/// What a loss counts for one ask later.
+/// The weight of a loss one ask later.
 const FADE: f64 = 0.9998;
 /// Stakes are brought down before they reach the end of what a float can hold.
 const STAKE_MAX: f64 = 1e100;
@@ -167,7 +167,7 @@ impl EvictionScore {
     }
 
     /// What each estimate would have lost by itself, the one in use first:
-    /// seconds of starts, or starts, for each ask of late.
+    /// seconds of starts, or starts, for each recent ask.
     pub fn losses(&self) -> Vec<(&'static str, f64)> {
         let mut losses: Vec<_> = Estimate::ALL
             .iter()
@@ -180,8 +180,7 @@ impl EvictionScore {
     }
 
     /// What pools of other sizes would have lost, and one of this size: sizes
-    /// in rising order, each with seconds of starts, or starts, for each ask of
-    /// late.
+    /// in rising order, each with seconds of starts, or starts, for each recent ask.
     pub fn what_if(&self) -> Vec<(usize, f64)> {
         let sized = &self.shadows[Estimate::ALL.len()..];
         let mut sizes: Vec<_> = sized

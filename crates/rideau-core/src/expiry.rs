@@ -1,4 +1,4 @@
-//! What comes due when, the earliest first.
+//! A queue of deadlines, the earliest first.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;

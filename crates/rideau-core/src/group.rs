@@ -20,7 +20,7 @@ pub enum Method {
     BestOfTwo,
 }
 
-/// What a pool shows to a take that chooses.
+/// The numbers of a pool that a choice between pools uses.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Shown {
     /// It hands members out, and can start them as far as is known.
@@ -167,7 +167,7 @@ mod tests {
     use std::time::Duration;
 
     fn unseen(_: usize) -> Shown {
-        panic!("nobody looks")
+        panic!("it is not called")
     }
 
     fn shown(is_sound: bool, is_idle: bool, len: usize) -> Shown {

@@ -26,7 +26,7 @@ impl Ticket {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Tag(pub u64);
 
-/// Whose turn an ask takes in a fair queue: a tenant, a user, an address.
+/// The flow of an ask in a fair queue: a tenant, a user, an address.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct Flow(pub u64);
 

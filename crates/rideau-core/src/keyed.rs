@@ -30,7 +30,7 @@ pub struct Standing {
     pub room: usize,
     /// How many are there, from before their start until they are really gone.
     pub size: usize,
-    /// Those of them that are not on their way out.
+    /// How many of them are not stopping.
     pub live: usize,
     /// How many more would be started if there was room.
     pub lack: usize,
@@ -62,7 +62,7 @@ pub struct Options {
     pub turn: Duration,
 }
 
-/// What a pool has to do. It says how it stands afterwards.
+/// An order for a pool. It reports its standing afterwards.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Order {
     /// Have room for one more, and be pressed or not.
@@ -83,12 +83,12 @@ pub enum Order {
     },
 }
 
-/// What a budget wants done.
+/// An effect of a budget.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Effect {
     /// Tell a pool what to do.
     Order {
-        /// Whose pool.
+        /// The key of the pool.
         key: KeyId,
         /// What.
         order: Order,
@@ -446,7 +446,11 @@ impl Budget {
         let totals = shares.fold(Totals::default(), Totals::plus);
         assert_eq!(totals, self.totals, "the totals are those of the shares");
         let lack = self.shares.values().filter(|share| share.lack() > 0);
-        assert_eq!(lack.count(), self.asking.len(), "who lacks asks");
+        assert_eq!(
+            lack.count(),
+            self.asking.len(),
+            "a pool that lacks members asks"
+        );
     }
 }
 

@@ -198,7 +198,10 @@ impl<R> Ledger<R> {
             tags.remove(ticket.slot);
         }
         let slot = &mut self.slots[ticket.slot as usize];
-        debug_assert!(slot.place.line == NONE, "who waits has left the line first");
+        debug_assert!(
+            slot.place.line == NONE,
+            "a waiting ask has left its queue first"
+        );
         let reply = slot.reply.take()?;
         slot.place.sent = since;
         Some(reply)
@@ -220,7 +223,10 @@ impl<R> Ledger<R> {
             tags.remove(ticket.slot);
         }
         let slot = &mut self.slots[ticket.slot as usize];
-        debug_assert!(slot.place.line == NONE, "who waits has left the line first");
+        debug_assert!(
+            slot.place.line == NONE,
+            "a waiting ask has left its queue first"
+        );
         slot.serial = 0;
         slot.place.next = self.free;
         let reply = slot.reply.take();

@@ -52,7 +52,7 @@ pub const LINES_MAX: usize = 64;
 /// are empty and another would need one.
 const LINES_KEPT: usize = 4;
 
-/// A ticket's serial says where it is from: the desk, nowhere, or a line.
+/// A ticket's serial says where it is from: an ask without a queue, nowhere, or a queue.
 const STRIDE: u64 = FIRST_LINE + LINES_MAX as u64;
 const FIRST_LINE: u64 = 2;
 
@@ -61,7 +61,7 @@ const FIRST_LINE: u64 = 2;
 /// Others may give units back between any two calls. Whether they find the
 /// mark, and what `take` finds, must have one order: both are one word.
 pub trait Count {
-    /// What a grant hands over: its holder has the units.
+    /// The units that a grant hands to its holder.
     type Units;
 
     /// How many units are held.
@@ -117,10 +117,10 @@ pub struct Lines<C, R> {
     /// How often a line ceased to be empty.
     turns: u64,
     /// Counts the asks that come to no line. No ask waits in it.
-    desk: Waiting<R>,
+    unqueued: Waiting<R>,
     /// Tickets of the asks that were granted units as they came.
     passed: Ledger<R>,
-    /// What became of the asks whose line is no more.
+    /// Outcomes of asks whose queue was removed.
     past: Tally,
     closed: bool,
 }
@@ -138,7 +138,7 @@ impl<C: Count, R: Reply> Lines<C, R> {
             marked: false,
             lines: Vec::new(),
             turns: 0,
-            desk: Waiting::new(queue, Ledger::new(1, STRIDE)),
+            unqueued: Waiting::new(queue, Ledger::new(1, STRIDE)),
             passed: Ledger::new(2, STRIDE),
             past: Tally::default(),
             closed: false,
@@ -160,7 +160,7 @@ impl<C: Count, R: Reply> Lines<C, R> {
         let ticket = if self.closed {
             self.turn_away(claim, terms, reply, Reason::Closed, now, effects)
         } else if reply.is_gone() {
-            self.desk.pass_holding(reply, now).0
+            self.unqueued.pass_holding(reply, now).0
         } else if !claim.is_possible() {
             self.turn_away(claim, terms, reply, Reason::Excess, now, effects)
         } else if let Some(taken) = self.take_at_once(claim, terms, seen) {
@@ -256,7 +256,7 @@ impl<C: Count, R: Reply> Lines<C, R> {
     ) -> Result<(), OptionError> {
         options.validate()?;
         let lines = self.lines.iter_mut().map(|line| &mut line.waiting);
-        for waiting in lines.chain([&mut self.desk]) {
+        for waiting in lines.chain([&mut self.unqueued]) {
             waiting.reconfigure(options.clone(), now);
         }
         self.settle(now, effects);
@@ -266,7 +266,7 @@ impl<C: Count, R: Reply> Lines<C, R> {
 
     /// How the queue of each line is set up.
     pub fn options(&self) -> &queue::Options {
-        self.desk.queue().options()
+        self.unqueued.queue().options()
     }
 
     /// Where the units are counted.
@@ -305,12 +305,12 @@ impl<C: Count, R: Reply> Lines<C, R> {
     /// words.
     pub fn explain(&self, now: Instant) -> String {
         let held = self.count.held();
-        explain::explain(&self.lines, &self.desk, held, self.closed, now)
+        explain::explain(&self.lines, &self.unqueued, held, self.closed, now)
     }
 
     fn tally(&self) -> Tally {
         let mut tally = self.past.clone();
-        tally.add(self.desk.tally());
+        tally.add(self.unqueued.tally());
         let lines = self.lines.iter().map(|line| line.waiting.tally());
         lines.for_each(|line| tally.add(line));
         tally
@@ -350,7 +350,7 @@ impl<C: Count, R: Reply> Lines<C, R> {
                 continue;
             };
             let taken = self.count.take(line.claim());
-            let (grant, units) = taken.expect("while somebody waits, the number held only falls");
+            let (grant, units) = taken.expect("while an ask waits, the number held only falls");
             let waited = line.waiting.count_served(sent, now);
             line.tell_load();
             self.tell_ended(effects);
@@ -410,7 +410,7 @@ impl<C: Count, R: Reply> Lines<C, R> {
             reply,
             grant,
             units,
-            waited: self.desk.count_passed(terms.sent, now),
+            waited: self.unqueued.count_passed(terms.sent, now),
         });
         ticket
     }
@@ -446,7 +446,7 @@ impl<C: Count, R: Reply> Lines<C, R> {
     ) -> Ticket {
         let len = self.len();
         let own = self.lines.iter_mut().find(|line| line.claim() == claim);
-        let waiting = own.map_or(&mut self.desk, |line| &mut line.waiting);
+        let waiting = own.map_or(&mut self.unqueued, |line| &mut line.waiting);
         let (ticket, mut refusal) = waiting.refuse(terms, reason, now);
         refusal.len = len;
         if reason == Reason::Excess {
@@ -478,7 +478,7 @@ impl<C: Count, R: Reply> Lines<C, R> {
             return None;
         }
         let first = 1 + FIRST_LINE + places as u64;
-        let options = self.desk.queue().options();
+        let options = self.unqueued.queue().options();
         let line = Line::new(claim, (first, STRIDE), options, now);
         self.lines.push(line);
         Some(places)
@@ -487,7 +487,7 @@ impl<C: Count, R: Reply> Lines<C, R> {
     /// Say which asks were let go.
     fn tell_ended(&mut self, effects: &mut Vec<Effect<C::Units, R>>) {
         let lines = self.lines.iter_mut().map(|line| &mut line.waiting);
-        let ended = lines.chain([&mut self.desk]).flat_map(Waiting::ended);
+        let ended = lines.chain([&mut self.unqueued]).flat_map(Waiting::ended);
         effects.extend(ended.map(|end| match end {
             End::Shed {
                 ticket,
@@ -509,7 +509,7 @@ impl<C: Count, R: Reply> Lines<C, R> {
         }
     }
 
-    /// What follows every input.
+    /// The work after every input.
     fn finish(&mut self, effects: &mut Vec<Effect<C::Units, R>>) {
         self.tell_ended(effects);
         self.mark(!self.is_empty());
@@ -518,18 +518,18 @@ impl<C: Count, R: Reply> Lines<C, R> {
 
     fn check(&self) {
         debug_assert!(self.lines.len() <= LINES_MAX, "lines are limited");
-        debug_assert_eq!(self.desk.open(), 0, "nobody waits at the desk");
+        debug_assert_eq!(self.unqueued.open(), 0, "an unqueued ask does not wait");
         for (at, line) in self.lines.iter().enumerate() {
             debug_assert_eq!(
                 line.waiting.open(),
                 line.waiting.len(),
-                "who has a ticket waits"
+                "an ask with a ticket waits"
             );
-            debug_assert!(line.claim().is_possible(), "nobody waits for ever");
+            debug_assert!(line.claim().is_possible(), "no ask waits for ever");
             let others = &self.lines[at + 1..];
             debug_assert!(
                 others.iter().all(|other| other.claim() != line.claim()),
-                "who wants the same waits in one line"
+                "equal claims wait in one queue"
             );
         }
         debug_assert!(

@@ -1,4 +1,4 @@
-//! What all machines have in common, so that one driver can run them.
+//! The interface of all machines, so that one driver can run them.
 
 use crate::time::Instant;
 

@@ -40,7 +40,7 @@ pub struct Meters {
     meters: Vec<Meter>,
 }
 
-/// What a machine sees of itself at one instant.
+/// A reading of a machine at one instant.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Reading {
     /// How long an input waits before the machine takes it.
@@ -73,7 +73,7 @@ pub enum Options {
     Custom(Custom<dyn CustomMeter>),
 }
 
-/// What a meter wants others to know.
+/// An effect of a meter.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Effect {
     /// Raise or clear an alarm.
@@ -373,7 +373,7 @@ impl Meter {
     }
 }
 
-/// What can go wrong with the meters of one machine together.
+/// Checks the meters of one machine together.
 fn check(options: &[Options]) -> Result<(), OptionError> {
     for (at, one) in options.iter().enumerate() {
         let word = one.kind().word();

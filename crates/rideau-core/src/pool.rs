@@ -65,7 +65,7 @@ pub struct Pool<R> {
     /// When the last input came.
     seen: Instant,
     valve: Option<Valve>,
-    /// What the pool may have of what many pools share.
+    /// The room of the pool in a shared budget.
     ration: Option<Box<Ration>>,
     /// When the valve last let an idle member stay.
     renewed: Instant,
@@ -77,7 +77,7 @@ pub struct Pool<R> {
     rng: Rng,
     options: Box<Options>,
     tallies: Tallies,
-    /// What the members can bear, for the law of the lines.
+    /// The capacity of the members, for the shedding policy.
     load: Load,
 }
 
@@ -94,7 +94,7 @@ enum Mode {
     Closed,
 }
 
-/// What is known of a member in a slot.
+/// Facts about a member in a slot.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Birth {
     /// Which it is.
@@ -436,7 +436,7 @@ impl<R: Reply> Pool<R> {
         self.members.counts().starting
     }
 
-    /// What follows every input.
+    /// The work after every input.
     #[inline]
     fn finish(&mut self, now: Instant, effects: &mut Vec<Effect<R>>) {
         self.seen = now;

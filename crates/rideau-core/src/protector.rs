@@ -8,7 +8,7 @@ use std::fmt;
 
 use crate::ids::Side;
 
-/// What a meter publishes about a machine for the admission to it.
+/// The numbers of a meter that the admission to a machine uses.
 ///
 /// Publishing a row starts the count of the admitted at zero again.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -38,7 +38,7 @@ pub struct Chance(u32);
 /// other out.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Refusal {
-    /// As many as allowed are on their way in.
+    /// The limit of asks that are being admitted is reached.
     Full,
     /// Too many wait too long, and the draw was unlucky.
     Chance,
@@ -120,9 +120,9 @@ impl Chance {
 impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Full => "too many are on their way in",
-            Self::Chance => "too many wait too long, and chance refused this one",
-            Self::Closed => "all waits are too long, and only probes go in",
+            Self::Full => "too many asks are being admitted",
+            Self::Chance => "waits are too long, and this one was refused at random",
+            Self::Closed => "waits are too long, and only probes are admitted",
         })
     }
 }
@@ -144,54 +144,57 @@ mod tests {
 
     #[test]
     fn a_full_door_and_a_closed_door_let_the_least_pass() {
-        let mut door = Admission::new(Row {
+        let mut admission = Admission::new(Row {
             min: 1,
             max: Some(2),
             ..OPEN
         });
-        assert_eq!(door.come(Side::Ask, 0), Ok(()));
-        assert_eq!(door.come(Side::Ask, 0), Ok(()));
-        assert_eq!(door.come(Side::Ask, 0), Err(Refusal::Full));
+        assert_eq!(admission.come(Side::Ask, 0), Ok(()));
+        assert_eq!(admission.come(Side::Ask, 0), Ok(()));
+        assert_eq!(admission.come(Side::Ask, 0), Err(Refusal::Full));
 
         let (p_ask, p_offer) = (Chance::ALWAYS, Chance::ALWAYS);
-        let mut door = Admission::new(Row {
+        let mut admission = Admission::new(Row {
             p_ask,
             p_offer,
-            ..door.row
+            ..admission.row
         });
-        assert_eq!(door.come(Side::Ask, u64::MAX), Ok(()));
-        assert_eq!(door.come(Side::Ask, u64::MAX), Err(Refusal::Closed));
-        assert_eq!(door.come(Side::Offer, u64::MAX), Err(Refusal::Closed));
+        assert_eq!(admission.come(Side::Ask, u64::MAX), Ok(()));
+        assert_eq!(admission.come(Side::Ask, u64::MAX), Err(Refusal::Closed));
+        assert_eq!(admission.come(Side::Offer, u64::MAX), Err(Refusal::Closed));
     }
 
     /// To the 7 on their way come two of three more: 9. sbroker counted the
     /// refused one as well, and had 10.
     #[test]
     fn refused_attempts_are_not_counted_as_admitted() {
-        let mut door = Admission::new(Row {
+        let mut admission = Admission::new(Row {
             backlog: 7,
             p_ask: Chance::of(0.25),
             ..OPEN
         });
-        assert_eq!(door.come(Side::Ask, (1 << 25) - 1), Err(Refusal::Chance));
-        assert_eq!(door.come(Side::Ask, 1 << 25), Ok(()));
-        assert_eq!(door.come(Side::Offer, 0), Ok(()));
-        assert_eq!(door.row.backlog + door.admitted, 9);
+        assert_eq!(
+            admission.come(Side::Ask, (1 << 25) - 1),
+            Err(Refusal::Chance)
+        );
+        assert_eq!(admission.come(Side::Ask, 1 << 25), Ok(()));
+        assert_eq!(admission.come(Side::Offer, 0), Ok(()));
+        assert_eq!(admission.row.backlog + admission.admitted, 9);
     }
 
     #[test]
     fn retries_at_a_full_queue_keep_no_offer_out() {
-        let mut door = Admission::new(Row {
+        let mut admission = Admission::new(Row {
             max: Some(2),
             p_ask: Chance::of(0.5),
             ..OPEN
         });
         for _ in 0..100 {
-            assert_eq!(door.come(Side::Ask, 0), Err(Refusal::Chance));
+            assert_eq!(admission.come(Side::Ask, 0), Err(Refusal::Chance));
         }
-        assert_eq!(door.come(Side::Offer, 0), Ok(()));
-        assert_eq!(door.come(Side::Offer, 0), Ok(()));
-        assert_eq!(door.come(Side::Offer, 0), Err(Refusal::Full));
+        assert_eq!(admission.come(Side::Offer, 0), Ok(()));
+        assert_eq!(admission.come(Side::Offer, 0), Ok(()));
+        assert_eq!(admission.come(Side::Offer, 0), Err(Refusal::Full));
     }
 
     #[test]
@@ -202,10 +205,10 @@ mod tests {
             p_ask: Chance::ALWAYS,
             ..OPEN
         };
-        let mut door = Admission::new(closed);
-        assert_eq!(door.come(Side::Ask, 0), Ok(()));
-        assert_eq!(door.come(Side::Ask, 0), Ok(()));
-        assert_eq!(door.come(Side::Ask, 0), Err(Refusal::Closed));
+        let mut admission = Admission::new(closed);
+        assert_eq!(admission.come(Side::Ask, 0), Ok(()));
+        assert_eq!(admission.come(Side::Ask, 0), Ok(()));
+        assert_eq!(admission.come(Side::Ask, 0), Err(Refusal::Closed));
 
         let unlucky = Row {
             p_ask: Chance::of(0.5),
@@ -213,12 +216,12 @@ mod tests {
         };
         assert_eq!(unlucky.admits(Side::Ask, 0, 0), Err(Refusal::Chance));
 
-        let mut door = Admission::new(Row {
+        let mut admission = Admission::new(Row {
             max: Some(6),
             ..closed
         });
-        assert_eq!(door.come(Side::Ask, 0), Ok(()));
-        assert_eq!(door.come(Side::Ask, 0), Err(Refusal::Full));
+        assert_eq!(admission.come(Side::Ask, 0), Ok(()));
+        assert_eq!(admission.come(Side::Ask, 0), Err(Refusal::Full));
     }
 
     #[test]

@@ -40,9 +40,9 @@ pub struct AskOptions {
     pub sent: Instant,
     /// When the asker gives up.
     pub deadline: Option<Instant>,
-    /// Whose turn it takes in a fair queue.
+    /// The flow that it belongs to in a fair queue.
     pub flow: Flow,
-    /// What it can be cancelled by, beside its ticket.
+    /// A tag by which it can be cancelled, besides its ticket.
     pub tag: Option<Tag>,
     /// Wait if nothing is there at once.
     pub wait: bool,
@@ -51,14 +51,14 @@ pub struct AskOptions {
     pub promised: bool,
 }
 
-/// Whose turn it is.
+/// The next ask to serve, if any.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Turn {
     /// This one's. The ticket stays open.
     Of(Ticket),
     /// No ask waits.
-    Nobody,
-    /// As many waits were ended as one call may end, and more have to be: keep
+    Empty,
+    /// One call has ended its limit of waits, and more have to end: keep
     /// what is there to give, and call again.
     More,
 }
@@ -84,7 +84,7 @@ pub struct Queue {
     order: Order,
     /// How many more waits the present call may end.
     left: u32,
-    /// When a call ended as many waits as it may, unless one did less since.
+    /// When a call ended its limit of waits, unless one ended fewer since.
     behind: Instant,
     /// The last instant that a refused asker was told to come again.
     booked: Instant,
@@ -99,7 +99,7 @@ enum Shape {
     Fair(Box<Fair>),
 }
 
-/// What one operation works with.
+/// The state that one operation works with.
 pub(crate) struct Step<'a, R> {
     ledger: &'a mut Ledger<R>,
     limits: Deadlines<'a>,
@@ -137,7 +137,7 @@ impl Turn {
     pub fn ticket(self) -> Option<Ticket> {
         match self {
             Self::Of(ticket) => Some(ticket),
-            Self::Nobody | Self::More => None,
+            Self::Empty | Self::More => None,
         }
     }
 }
@@ -204,7 +204,7 @@ impl Queue {
         }
     }
 
-    /// The last call ended as many waits as one call may end, and more have to
+    /// The last call ended its limit of waits, and more have to
     /// be: the queue is due at once.
     pub fn is_behind(&self) -> bool {
         self.behind != Instant::NEVER
@@ -225,7 +225,7 @@ impl Queue {
         self.shape.pace().gap()
     }
 
-    /// What the place told about itself.
+    /// The load that the machine has reported.
     pub fn load(&self) -> Load {
         self.limits.load
     }
@@ -293,7 +293,7 @@ impl Queue {
         match taken {
             Some(taken) => Turn::Of(ledger.ticket(taken)),
             None if self.is_behind() => Turn::More,
-            None => Turn::Nobody,
+            None => Turn::Empty,
         }
     }
 

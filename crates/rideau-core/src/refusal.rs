@@ -9,7 +9,7 @@ use crate::time::Brief;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 #[non_exhaustive]
 pub enum Reason {
-    /// As many wait as may.
+    /// The queue is full.
     Full,
     /// It waited as long as any ask may.
     Timeout,
@@ -25,7 +25,7 @@ pub enum Reason {
     Custom,
     /// The asker's own deadline came.
     Deadline,
-    /// It came when it would have waited for much longer than it wanted to.
+    /// It came when it would have had to wait for much longer than its own limit.
     Hopeless,
     /// Nothing was there, and the asker did not want to wait.
     Busy,
@@ -43,7 +43,7 @@ pub enum Reason {
     Nowhere,
     /// It asked for no units, or for more than there may ever be.
     Excess,
-    /// There are as many keys as may be.
+    /// The limit of keys is reached.
     Keys,
 }
 
@@ -103,24 +103,27 @@ impl Reason {
 impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Full => "too many are waiting already",
-            Self::Timeout => "it waited as long as an ask may",
+            Self::Full => "too many asks are waiting",
+            Self::Timeout => "it reached the timeout of the queue",
             Self::CoDel => "refused by CoDel: waits were over its target for a whole interval",
             Self::Bound => "it waited over the bound while the queue was overloaded",
-            Self::MinDelay => "no ask is served quickly and it waited too long",
-            Self::Standing => "the queue has not been empty for long and it waited too long",
-            Self::Custom => "the law of this queue has shed it",
+            Self::MinDelay => "no ask was served quickly, and it waited too long",
+            Self::Standing => {
+                "the queue has not been empty for a long time, and it waited too \
+                long"
+            }
+            Self::Custom => "the custom shedding policy of this queue shed it",
             Self::Deadline => "its own deadline came",
-            Self::Hopeless => "it would have waited for much longer than it wanted to",
-            Self::Busy => "nothing was there at once",
-            Self::Protected => "the protector turned it away",
+            Self::Hopeless => "it would have had to wait for much longer than its own limit",
+            Self::Busy => "nothing was free at once",
+            Self::Protected => "the protector refused it",
             Self::Cancelled => "it was cancelled",
             Self::Closed => "the place is closing",
-            Self::Suspended => "nothing is handed out for a while",
-            Self::Starting => "no member is there, and none can be started",
-            Self::Nowhere => "there is no pool to take it from",
-            Self::Excess => "it asked for none, or for more than there may be",
-            Self::Keys => "there are as many keys as may be",
+            Self::Suspended => "nothing is lent until it is resumed",
+            Self::Starting => "there is no member, and none can be started",
+            Self::Nowhere => "the group has no pool",
+            Self::Excess => "it asked for no units, or for more than the capacity",
+            Self::Keys => "the limit of keys is reached",
         })
     }
 }

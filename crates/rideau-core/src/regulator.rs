@@ -1,4 +1,4 @@
-//! Grants as many leases as its valve allows, and lets the others wait.
+//! Grants leases while its valve allows it; other asks wait.
 //!
 //! The regulator does not know what a lease is good for: an asker may run a
 //! task, open a connection or start a worker for as long as it holds one.
@@ -30,9 +30,9 @@ pub use crate::waiting::Tally;
 pub struct Options {
     /// Where asks wait.
     pub queue: queue::Options,
-    /// What decides whether one more lease may be granted.
+    /// The valve, which decides whether one more lease may be granted.
     pub valve: valve::Options,
-    /// What is told how long they wait, or the valve for them.
+    /// The meters that are told the waits.
     pub meters: Vec<meter::Options>,
     /// The meters are fed after this many inputs, and whenever time alone
     /// moves the regulator on. Zero counts as one.
@@ -52,9 +52,9 @@ pub struct Stats {
     pub is_open: bool,
     /// The parts of the valve.
     pub valve: Vec<valve::Stats>,
-    /// What became of the asks.
+    /// Outcomes of asks.
     pub asks: Tally,
-    /// What became of the leases.
+    /// Outcomes of leases.
     pub leases: Leases,
 }
 
@@ -522,7 +522,7 @@ impl<R: Reply> Regulator<R> {
         effects.extend(told);
     }
 
-    /// What follows every input, which was sent at `sent`.
+    /// The work after every input, which was sent at `sent`.
     fn finish(&mut self, sent: Instant, now: Instant, effects: &mut Vec<Effect<R>>) {
         self.catch_up(now, effects);
         self.tell_ended(now, effects);

@@ -15,7 +15,7 @@ use crate::time::Lead;
 pub struct OptionError {
     /// Which option, as the asker wrote it.
     pub option: String,
-    /// What is wrong with it.
+    /// The rule that it breaks.
     pub rule: Rule,
 }
 
@@ -96,9 +96,9 @@ impl fmt::Display for OptionError {
         write!(f, "option `{}` ", self.option)?;
         match &self.rule {
             Rule::Unknown { near: Some(near) } => {
-                write!(f, "is not known here; did you mean `{near}`?")
+                write!(f, "is unknown; did you mean `{near}`?")
             }
-            Rule::Unknown { near: None } => f.write_str("is not known here; remove it"),
+            Rule::Unknown { near: None } => f.write_str("is unknown; remove it"),
             Rule::Twice => f.write_str("stands there twice; keep one"),
             Rule::Missing => f.write_str("is missing; give it a value"),
             Rule::Over { bound } => write!(f, "is over `{bound}`; lower it or raise `{bound}`"),
@@ -110,7 +110,7 @@ impl fmt::Display for OptionError {
             Rule::NotANumber => f.write_str("is not a whole number that fits"),
             Rule::NotOneOf(words) => write!(f, "has to be one of {}", words.join(", ")),
             Rule::NestedHash => f.write_str("hashes a hash; hash the flow once"),
-            Rule::OnlyWith { other } => write!(f, "means something only with `{other}`"),
+            Rule::OnlyWith { other } => write!(f, "needs `{other}`"),
             Rule::NestedList => f.write_str("is a list within a list; write one list"),
             Rule::Repeated => f.write_str("names the same thing twice; keep one"),
             Rule::Empty => f.write_str("is empty; name at least one"),
@@ -390,7 +390,7 @@ mod tests {
         let error = settings.finish().unwrap_err();
         assert_eq!(
             error.to_string(),
-            "option `tarqet` is not known here; did you mean `target`?"
+            "option `tarqet` is unknown; did you mean `target`?"
         );
     }
 

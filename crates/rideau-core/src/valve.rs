@@ -48,7 +48,7 @@ pub struct Valve {
     parts: Vec<Part>,
 }
 
-/// What one part of a valve looks like now.
+/// The state of one part of a valve.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Stats {
     /// The kind of its options, as in `kind=rate`.
@@ -82,7 +82,7 @@ impl Valve {
     ///
     /// If the valve is closed.
     pub fn ask(&mut self, now: Instant) -> Instant {
-        assert!(self.is_open(now), "who asks has seen the valve open");
+        assert!(self.is_open(now), "an ask comes only to an open valve");
         let size = self.size;
         let open_times = self.parts.iter_mut().map(|part| part.ask(size, now));
         let open_time = open_times.max().expect("a valve has a part");

@@ -18,7 +18,7 @@ use crate::time::Instant;
 
 pub(crate) use explain::Account;
 
-/// What became of the asks that came.
+/// Outcomes of asks.
 #[derive(Clone, Default, Debug)]
 #[repr(C)]
 pub struct Tally {
@@ -136,7 +136,7 @@ impl<R: Reply> Waiting<R> {
         self.queue.bear(load);
     }
 
-    /// What the place can bear, for its law.
+    /// The load of the machine, for the shedding policy.
     #[inline]
     pub(crate) fn bear(&mut self, load: Load) {
         self.queue.bear(load);
@@ -284,7 +284,7 @@ impl<R: Reply> Waiting<R> {
         let reply = self
             .ledger
             .hold(ticket, since)
-            .expect("who waits has a reply");
+            .expect("a waiting ask has a reply");
         Some((ticket, sent, reply))
     }
 
@@ -323,7 +323,10 @@ impl<R: Reply> Waiting<R> {
             return None;
         }
         let sent = self.ledger.sent(ticket);
-        let reply = self.ledger.close(ticket).expect("who waits has a reply");
+        let reply = self
+            .ledger
+            .close(ticket)
+            .expect("a waiting ask has a reply");
         self.tally.cancelled += 1;
         Some((reply, self.queue.refusal(Reason::Cancelled, sent, now)))
     }
@@ -381,7 +384,10 @@ impl<R: Reply> Waiting<R> {
     #[inline(always)]
     pub(crate) fn close_taken(&mut self, ticket: Ticket) -> (Ticket, Instant, R) {
         let sent = self.ledger.sent(ticket);
-        let reply = self.ledger.close(ticket).expect("who waits has a reply");
+        let reply = self
+            .ledger
+            .close(ticket)
+            .expect("a waiting ask has a reply");
         (ticket, sent, reply)
     }
 
@@ -407,7 +413,7 @@ impl<R: Reply> Waiting<R> {
         for at in 0..self.shed.len() {
             let Shed { ticket, reason } = self.shed[at];
             let sent = self.ledger.sent(ticket);
-            let reply = self.ledger.close(ticket).expect("who is shed had a ticket");
+            let reply = self.ledger.close(ticket).expect("a shed ask had a ticket");
             let refusal = self.queue.refuse(reason, sent, now);
             self.count_no(refusal);
             self.ended.push(End::Shed {

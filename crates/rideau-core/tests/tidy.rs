@@ -12,6 +12,8 @@ mod imports;
 mod names;
 #[path = "tidy/programs.rs"]
 mod programs;
+#[path = "tidy/words.rs"]
+mod words;
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -309,81 +311,6 @@ fn check_samples(
     }
 }
 
-/// Words for people that hide which thing acts: a task, a client, an ask, a holder.
-const HIDING: &[&str] = &["whoever", "somebody", "anybody", "everybody"];
-/// One more, in documents and in `src`. Tests may say it of people.
-const NONE_ACTS: &str = "nobody";
-
-fn hides_its_subject(prose: &str, is_test: bool) -> bool {
-    // What is code has the names of code.
-    let prose: String = prose.split('`').step_by(2).collect();
-    let prose = prose.to_lowercase();
-    let mut words = prose.split(|c: char| !c.is_alphabetic());
-    words.any(|word| HIDING.contains(&word) || (word == NONE_ACTS && !is_test))
-}
-
-#[test]
-fn documents_name_the_thing_that_acts() {
-    let pages = ["README", "ARCHITECTURE", "CHANGELOG", "CONTRIBUTING"];
-    let mut files = Vec::from(pages.map(|page| root().join(format!("{page}.md"))));
-    for folder in ["docs", "config"] {
-        let entries = fs::read_dir(root().join(folder)).expect("it is there");
-        files.extend(entries.map(|entry| entry.expect("it can be read").path()));
-    }
-    let mut faults = Vec::new();
-    for file in files {
-        for (line, number) in read(&file).lines().zip(1..) {
-            if hides_its_subject(line, false) {
-                faults.push(format!("{}:{number}: {line}", file.display()));
-            }
-        }
-    }
-    assert!(faults.is_empty(), "\n{}\n", faults.join("\n"));
-}
-
-#[test]
-fn comments_name_the_thing_that_acts() {
-    let rule = |path: &str, text: &str| {
-        let is_test = !(path.starts_with("crates/") && path.contains("/src/"));
-        faults_by_line(&Parts::of(text).comments, |line| {
-            let fault = hides_its_subject(line, is_test);
-            fault.then(|| format!("name what acts, not `{}`", line.trim()))
-        })
-    };
-    check_samples(
-        rule,
-        &[
-            ("crates/a/src/b.rs", "/// Nobody waits.\n"),
-            ("crates/a/src/b.rs", "let a = 1; // Nobody waits.\n"),
-            ("crates/a/tests/b.rs", "/// Somebody waits.\n"),
-            ("bench/src/b.rs", "//! Whoever waits.\n"),
-        ],
-        &[
-            ("crates/a/src/b.rs", "/// No ask waits.\nlet nobody = 1;\n"),
-            ("crates/a/src/b.rs", "/// The user `nobody`.\n"),
-            ("crates/a/tests/b.rs", "/// Root, and nobody else.\n"),
-            ("crates/a/tests/b.rs", "f(\"somebody waits\");\n"),
-        ],
-    );
-    check_workspace(rule);
-}
-
-#[test]
-fn names_of_functions_begin_with_the_thing_that_acts() {
-    check_samples(
-        hidden_subjects,
-        &[
-            ("a.rs", "#[test]\nfn who_waits_is_served() {}"),
-            ("a.rs", "    async fn who_waits_is_served() {"),
-        ],
-        &[
-            ("a.rs", "fn a_user_who_may_look_sees_it() {}"),
-            ("a.rs", "// fn who_waits\nfn whole() {}"),
-        ],
-    );
-    check_workspace(hidden_subjects);
-}
-
 fn check_workspace(rule: impl Fn(&str, &str) -> Vec<String>) {
     let mut files = Vec::new();
     for folder in ["crates", "bench/src"] {
@@ -454,14 +381,6 @@ fn getters(_path: &str, text: &str) -> Vec<String> {
         let name = identifier_after(line, "fn")?;
         name.starts_with("get_")
             .then(|| format!("{name}: leave out `get_`"))
-    })
-}
-
-fn hidden_subjects(_path: &str, text: &str) -> Vec<String> {
-    faults_by_line(&Parts::of(text).code, |line| {
-        let name = identifier_after(line, "fn")?;
-        name.starts_with("who_")
-            .then(|| format!("{name}: begin with what acts"))
     })
 }
 
@@ -550,7 +469,7 @@ fn unguarded_children(path: &str, text: &str) -> Vec<String> {
     })
 }
 
-fn faults_by_line(text: &str, rule: impl Fn(&str) -> Option<String>) -> Vec<String> {
+fn faults_by_line(text: &str, mut rule: impl FnMut(&str) -> Option<String>) -> Vec<String> {
     let faults = text.lines().zip(1..).filter_map(|(line, number)| {
         let fault = rule(line)?;
         Some(format!("line {number}: {fault}"))
@@ -676,10 +595,11 @@ impl Exports {
     }
 }
 
-/// A text taken apart; in each part the other, and all strings, are blank.
+/// A text taken apart; in each part all that belongs to the others is blank.
 struct Parts {
     code: String,
     comments: String,
+    literals: String,
 }
 
 enum Piece {
@@ -690,7 +610,7 @@ enum Piece {
 
 impl Parts {
     fn of(text: &str) -> Self {
-        let (mut code, mut comments) = (String::new(), String::new());
+        let mut parts = [const { String::new() }; 3];
         let mut rest = text;
         while !rest.is_empty() {
             let (piece, length) = first_piece(rest);
@@ -699,23 +619,18 @@ impl Parts {
                 '\n' => '\n',
                 _ => ' ',
             }));
-            match piece {
-                Piece::Code => {
-                    code += text;
-                    comments += &blank;
-                }
-                Piece::Comment => {
-                    code += &blank;
-                    comments += text;
-                }
-                Piece::Literal => {
-                    code += &blank;
-                    comments += &blank;
-                }
+            let own = piece as usize;
+            for (at, part) in parts.iter_mut().enumerate() {
+                *part += if at == own { text } else { &blank };
             }
             rest = behind;
         }
-        Self { code, comments }
+        let [code, comments, literals] = parts;
+        Self {
+            code,
+            comments,
+            literals,
+        }
     }
 }
 

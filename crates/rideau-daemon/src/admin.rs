@@ -62,11 +62,11 @@ use route::Route;
 /// Of these, those of one address that have not logged in; as few as
 /// `limits.before_login_max` if that is less.
 const STRANGERS_MAX: usize = 64;
-/// What one connection too many is told.
-const FULL: &str = "There are 256 HTTP connections, as many as there may be: come back soon.";
-/// What one more of an address is told.
-const CROWDED: &str = "Too many connections of your address have not logged in: log in with \
-                       those, or come back soon.";
+/// The answer when all connections are in use.
+const FULL: &str = "256 HTTP connections are open, the most that may be: come back soon.";
+/// The answer when an address has too many connections.
+const CROWDED: &str = "Too many connections from your address have not logged in: log in with \
+    those, or come back soon.";
 /// A connection beyond all others has so long for its health check.
 const SPARE_WITHIN: Duration = Duration::from_secs(2);
 /// One that has not logged in in time has so long to be answered.
@@ -86,7 +86,7 @@ const BODY_WITHIN: Duration = Duration::from_secs(10);
 /// A client that takes nothing of its answer for so long is cut.
 const WRITE_WITHIN: Duration = Duration::from_secs(30);
 
-/// What all requests share.
+/// The state that all requests share.
 struct Admin {
     daemon: Arc<Daemon>,
     routes: &'static [Route],
@@ -194,15 +194,15 @@ fn begin(
     entrance: Entrance,
     stream: TcpStream,
 ) {
-    let seat = match admin.seat(&entrance) {
-        Ok(seat) => seat,
+    let permit = match admin.permit(&entrance) {
+        Ok(permit) => permit,
         Err(why) => return drop(tokio::spawn(turn_away(stream, why))),
     };
     let served = Served {
         router: router.clone(),
         login_within: admin.daemon.config.load().limits.login_within,
         entrance,
-        seat,
+        permit,
         ending: admin.daemon.ending.subscribe(),
     };
     match tls {
@@ -215,7 +215,7 @@ fn begin(
 struct Served {
     router: axum::Router,
     entrance: Entrance,
-    seat: Seat,
+    permit: ConnPermit,
     login_within: Duration,
     /// The server ends.
     ending: watch::Receiver<bool>,
@@ -243,7 +243,7 @@ impl Served {
         let io = TokioIo::new(IoTimeout::writes(stream, WRITE_WITHIN));
         let router = TowerToHyperService::new(self.router);
         let (entrance, login) = (self.entrance.clone(), Arc::clone(&self.entrance.login));
-        let spare = self.seat.spare;
+        let spare = self.permit.spare;
         let service = service_fn(move |mut request: hyper::Request<hyper::body::Incoming>| {
             request.extensions_mut().insert(entrance.clone());
             let answer = match spare.filter(|_| !is_health_check(&request)) {
@@ -294,7 +294,7 @@ impl Served {
         if let Some(Err(error)) = ended {
             tracing::debug!("an HTTP connection ended: {error}");
         }
-        drop(self.seat);
+        drop(self.permit);
     }
 }
 
@@ -303,8 +303,8 @@ fn is_health_check<B>(request: &hyper::Request<B>) -> bool {
     matches!(request.uri().path(), "/healthz" | "/readyz")
 }
 
-/// A connection may be served, as long as this is kept.
-struct Seat {
+/// The permit of a connection to be served; it is given back on drop.
+struct ConnPermit {
     _permit: OwnedSemaphorePermit,
     /// Why it may be used for health checks alone.
     spare: Option<&'static str>,
@@ -320,14 +320,14 @@ impl Drop for Ended {
 }
 
 impl Admin {
-    /// A seat for a connection, or why there is none.
-    fn seat(&self, entrance: &Entrance) -> Result<Seat, &'static str> {
+    /// A permit for a connection, or why there is none left.
+    fn permit(&self, entrance: &Entrance) -> Result<ConnPermit, &'static str> {
         #[cfg(test)]
         assert!(!tests::is_planted(&entrance.address), "planted");
         let permit = Arc::clone(&self.connections).try_acquire_owned();
         let why = match permit {
             Ok(permit) if entrance.enter(&self.daemon, STRANGERS_MAX) => {
-                return Ok(Seat {
+                return Ok(ConnPermit {
                     _permit: permit,
                     spare: None,
                 });
@@ -346,7 +346,7 @@ impl Admin {
         // A health check needs no login.
         entrance.login.end();
         let permit = self.spare.take().ok_or(why)?;
-        Ok(Seat {
+        Ok(ConnPermit {
             _permit: permit,
             spare: Some(why),
         })
@@ -381,7 +381,7 @@ impl Admin {
         })
     }
 
-    /// Bytes of a body: as many as a command may have.
+    /// Bytes of a body: the limit is that of a command.
     fn body_max(&self) -> usize {
         self.daemon.config.load().limits.frame_max as usize
     }

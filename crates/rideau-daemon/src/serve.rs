@@ -229,11 +229,11 @@ fn begin_upkeep(daemon: &Arc<Daemon>, io_threads: &IoThreads, tls: TlsFiles) {
     for runtime in io_threads.runtimes() {
         let daemon = Arc::clone(daemon);
         runtime.spawn(async move {
-            let ferry = || daemon.values.ranges.ferry();
-            panics::keep("the word that values are safe", ferry).await;
+            let notifier = || daemon.values.ranges.commit_notifier();
+            panics::keep("the notifier of committed values", notifier).await;
         });
     }
-    for_ever("the watch for leaks", daemon, leak_check::keep);
+    for_ever("the leak check", daemon, leak_check::keep);
     for_ever("the epochs of fences", daemon, keep_epochs);
     for_ever("the files of TLS", daemon, move |daemon| {
         tls.clone().keep(daemon)
@@ -279,7 +279,7 @@ async fn listen_redis(
         let listener = match Listener::bind(listen, server.socket_mode).await {
             Ok(listener) => listener,
             Err(error) if is_left_out(server, listen, &error) => {
-                tracing::info!("this machine has no IPv6: there is nothing at {listen}");
+                tracing::info!("this machine has no IPv6: the server does not listen at {listen}");
                 continue;
             }
             Err(error) => return Err(unheard(listen, "server.listen or --listen", &error)),
@@ -344,7 +344,7 @@ fn listen_control(
             Some(files)
         }
         Err(error) => {
-            tracing::warn!("there is no place for a control socket: {error}");
+            tracing::warn!("the control socket cannot be made: {error}");
             None
         }
     }
@@ -389,12 +389,18 @@ fn unheard(place: impl fmt::Display, key: &str, error: &io::Error) -> io::Error 
     let passed = port_of(&place.to_string()).and_then(inherited::unused_at);
     let advice = match error.kind() {
         io::ErrorKind::AddrInUse if passed.is_some() => {
-            "the socket that was passed to the server has another address: name that one with"
+            "the socket that was passed to the server has another address: choose that one with"
         }
-        io::ErrorKind::AddrInUse => "another program is there: stop it, or name another place with",
-        io::ErrorKind::AddrNotAvailable => "this machine has no such address: name another with",
-        io::ErrorKind::PermissionDenied => "we may not: get the right, or name another place with",
-        _ => "name another place with",
+        io::ErrorKind::AddrInUse => {
+            "another program uses this address: stop it, or choose another \
+            address with"
+        }
+        io::ErrorKind::AddrNotAvailable => "this machine has no such address: choose another with",
+        io::ErrorKind::PermissionDenied => {
+            "the server lacks the permission: give it, or choose \
+            another address with"
+        }
+        _ => "choose another address with",
     };
     let passed = passed.map_or_else(String::new, |passed| format!(" ({passed})"));
     let text = format!("cannot listen at {place}: {error}; {advice} {key}{passed}");

@@ -1,4 +1,4 @@
-//! What operators see: tables, numbers, metrics, history, and sentences that explain.
+//! Views for operators: tables, numbers, metrics, history, and explanations.
 
 pub(crate) mod explain;
 pub(crate) mod facts;

@@ -16,7 +16,7 @@ pub enum Address {
 }
 
 impl Address {
-    /// What a child said of itself, understood as far as it can be.
+    /// Parses the address that a child printed, as far as possible.
     pub(super) fn of(text: &str) -> Self {
         if text.starts_with('/') {
             return Self::Socket(text.into());

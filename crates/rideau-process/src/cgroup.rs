@@ -15,7 +15,7 @@ use rustix::process::geteuid;
 
 use super::procfs::{self, Seen};
 
-/// What all of our names begin with.
+/// The prefix of all our cgroup names.
 const NAME: &str = "rideau-";
 /// How often, and how many times at most, processes that a daemon left are killed.
 const END_EVERY: Duration = Duration::from_millis(10);

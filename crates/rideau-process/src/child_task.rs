@@ -23,7 +23,7 @@ use super::lines::{Splitter, Stream};
 use super::notify_socket::{Note, Notes};
 use super::output_log::OutputLog;
 use super::procfs;
-use super::program::Whom;
+use super::program::StopTarget;
 use super::run_folder::Place;
 use crate::panics;
 
@@ -76,7 +76,7 @@ pub(super) struct ChildTask {
     watched: Watched,
 }
 
-/// What is asked of a child task, and what it tells.
+/// The channels of a child task.
 pub(super) struct Watched {
     /// When the child is killed; none if it is not to be killed.
     pub(super) deadline: watch::Receiver<Option<Instant>>,
@@ -84,7 +84,7 @@ pub(super) struct Watched {
     /// The processes that were killed and run on.
     pub(super) stuck: Arc<Mutex<Vec<i32>>>,
     /// Whether the child or its group was asked to stop.
-    pub(super) whom: Whom,
+    pub(super) stop_target: StopTarget,
 }
 
 impl ChildTask {
@@ -167,7 +167,7 @@ async fn end(group: &Arc<Group>, mut children: unix::Signal, watched: Watched) -
         mut deadline,
         life,
         stuck,
-        whom,
+        stop_target,
     } = watched;
     let mut clearing = Clearing::new(group);
     let exit = tokio::select! {
@@ -186,7 +186,7 @@ async fn end(group: &Arc<Group>, mut children: unix::Signal, watched: Watched) -
         let group = Arc::clone(group);
         let running = spawn_blocking(move || group.running()).await;
         left = running.map_or(0, |running| running.len());
-    } else if whom == Whom::Group {
+    } else if stop_target == StopTarget::Group {
         // A shell may be gone at once while the server it ran has work to finish.
         tokio::select! {
             () = empty(group.pid()) => (),

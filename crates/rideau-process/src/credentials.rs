@@ -1,4 +1,4 @@
-//! What a child runs as: users and groups by name or by number.
+//! Users and groups of children, by name or by number.
 //!
 //! Names are those of `/etc/passwd` and `/etc/group`. A user or a group that is
 //! known elsewhere only, as in a directory of a company, is given by number.

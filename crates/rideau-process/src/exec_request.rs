@@ -25,15 +25,15 @@ use super::credentials::Credentials;
 use super::program::ResourceLimits;
 use super::start_step::StartStep;
 
-/// What comes first on the socket, with the listener or without.
+/// The first byte on the socket, with the listener or without.
 const GREETING: &[u8] = b"r";
 
-/// What to become, and how.
+/// The program to become, and how.
 #[derive(Serialize, Deserialize)]
 pub(super) struct ExecRequest {
     /// The files that the program could be, the first one first.
     pub(super) files: Vec<OsString>,
-    /// What it is called.
+    /// The word of the program in the config.
     pub(super) word: String,
     pub(super) words: Vec<String>,
     pub(super) env: Vec<(OsString, OsString)>,
@@ -50,7 +50,7 @@ pub(super) struct ExecRequest {
 }
 
 impl ExecRequest {
-    /// What the program is most likely.
+    /// The likely file of the program.
     pub(super) fn file(&self) -> &Path {
         Path::new(self.files.first().map_or("".as_ref(), OsString::as_os_str))
     }

@@ -13,7 +13,7 @@ const HEAD_LEN_MAX: u64 = 64 << 10;
 /// A `GET` that the server asks a child for its own sake.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Probe {
-    /// What for.
+    /// What is asked for.
     pub path: String,
     /// The host that it is for: some children answer to theirs alone.
     pub host: String,

@@ -23,7 +23,7 @@ use super::run_folder::Place;
 use super::start_error::StartError;
 use super::start_step::StartStep;
 
-/// What a child may know of the daemon's environment. Passwords stand in there.
+/// Variables of the daemon that a child gets. Others may contain passwords.
 const PASSED_ON: [&str; 4] = ["PATH", "HOME", "LANG", "TZ"];
 /// Where programs are if nothing says it.
 const PATH: &str = "/usr/local/bin:/usr/bin:/bin";
@@ -175,7 +175,7 @@ fn variables(
     variables
 }
 
-/// What was said no to on the stage, in the words for all children.
+/// The error of a start that the stage refused.
 pub(super) fn refused(order: &ExecRequest, complaint: &Complaint) -> StartError {
     let error = complaint.error();
     match complaint.step {

@@ -56,7 +56,7 @@ pub use lines::{OutputLimits, OutputLine, Stream};
 pub use open_files::{open_files_max, raise_open_files};
 pub use pre_exec::stage;
 pub use process_list::{ProcessList, Usage};
-pub use program::{Listen, Program, Ready, ResourceLimits, Whom};
+pub use program::{Listen, Program, Ready, ResourceLimits, StopTarget};
 pub use report::{StartReport, StepTime};
 pub use run_folder::RunFolder;
 pub use signal::{Exit, Signal};
@@ -74,7 +74,7 @@ use readiness::{Taken, Wanted};
 use report::Diary;
 use run_folder::Place;
 
-/// As many ports are tried for a child.
+/// How many ports are tried for a child.
 const PORT_TRIES: usize = 3;
 /// A process that was killed is gone by then, or stuck in the system.
 const KILL_WAIT: Duration = Duration::from_secs(5);
@@ -91,7 +91,7 @@ pub struct Process {
     steps: Vec<StepTime>,
     stop_signal: Signal,
     stop_timeout: Duration,
-    stop_whom: Whom,
+    stop_target: StopTarget,
     group: Arc<Group>,
     said: Arc<OutputLog>,
     life: watch::Receiver<Life>,
@@ -147,7 +147,7 @@ impl Process {
         self.address.as_ref()
     }
 
-    /// What its program says it is stopped with.
+    /// The stop signal of its program.
     pub const fn stop_signal(&self) -> Signal {
         self.stop_signal
     }
@@ -186,12 +186,12 @@ impl Process {
         async move { said.silent().await }
     }
 
-    /// What was done to start it, and when.
+    /// The steps of its start, with their times.
     pub fn steps(&self) -> &[StepTime] {
         &self.steps
     }
 
-    /// What it and all processes that belong to it used at the time of a list of processes.
+    /// The usage of it and its descendants, by a list of processes.
     pub fn usage(&self, process_list: &ProcessList) -> Usage {
         self.group.usage(process_list)
     }
@@ -245,9 +245,9 @@ impl Process {
         self.deadline.send_modify(|deadline| {
             *deadline = Some(deadline.map_or(until, |earlier| earlier.min(until)));
         });
-        match self.stop_whom {
-            Whom::Group => self.group.signal(signal.number()),
-            Whom::Child => self.group.signal_leader(signal.number()),
+        match self.stop_target {
+            StopTarget::Group => self.group.signal(signal.number()),
+            StopTarget::Child => self.group.signal_leader(signal.number()),
         }
         let gone = within.min(FAR) + KILL_WAIT;
         timeout(gone, self.gone()).await.ok()
@@ -304,7 +304,7 @@ impl Process {
             deadline: kill,
             life: lives,
             stuck: Arc::clone(&stuck),
-            whom: program.stop_whom,
+            stop_target: program.stop_target,
         };
         let child_task =
             ChildTask::new(launched, place, children, notes, Arc::clone(&said), watched)
@@ -317,7 +317,7 @@ impl Process {
             steps: Vec::new(),
             stop_signal: program.stop_signal,
             stop_timeout: program.stop_timeout,
-            stop_whom: program.stop_whom,
+            stop_target: program.stop_target,
             group,
             said,
             life,

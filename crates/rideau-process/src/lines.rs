@@ -1,4 +1,4 @@
-//! What a child writes, in lines: a bounded number of bounded ones.
+//! The output of a child as lines, bounded in number and length.
 
 use std::collections::VecDeque;
 use std::time::Duration;

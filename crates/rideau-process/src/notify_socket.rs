@@ -19,7 +19,7 @@ pub(super) struct Notes {
     bytes: Vec<u8>,
 }
 
-/// What a process said.
+/// A message from a process.
 pub(super) struct Note {
     pub(super) text: String,
     /// The number of the process that said it, if the system knows.

@@ -7,7 +7,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 /// The limit that programs know, before it was raised.
 static USUAL: OnceLock<Option<u64>> = OnceLock::new();
 
-/// Let the process have as many files as the system allows it. Says how many.
+/// Raise the limit of open files to the most that the system allows. Says how many.
 pub fn raise_open_files() -> u64 {
     let limit = getrlimit(Resource::Nofile);
     let _ = USUAL.set(limit.current);

@@ -1,4 +1,4 @@
-//! What a child has said so far, on its outputs and in its notes.
+//! The output of a child so far, and its notes.
 
 use std::future::pending;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -16,10 +16,10 @@ const EXTENSION_MAX: Duration = Duration::from_secs(3600);
 /// A child that promises signs of life less often than this promises nothing.
 const WATCHDOG_MAX: Duration = Duration::from_secs(365 * 24 * 3600);
 
-/// What gets each line as it comes.
+/// Called with each line.
 pub(super) type OnLine = Arc<dyn Fn(&OutputLine) + Send + Sync>;
 
-/// What a child has said so far.
+/// The output of a child so far.
 pub(super) struct OutputLog {
     ready: Ready,
     pub(super) limits: OutputLimits,
@@ -33,10 +33,10 @@ struct Lines {
     pace: Pace,
 }
 
-/// What it has told of itself, in lines or in notes.
+/// What it has reported, in lines or in notes.
 #[derive(Default)]
 struct Notes {
-    /// That it is ready, and the address it gave, which may be empty.
+    /// It is ready, with the address it gave, which may be empty.
     ready: Option<String>,
     /// It has sent a note.
     any: bool,

@@ -37,7 +37,7 @@ impl fmt::Display for Panicked {
     }
 }
 
-/// What a client is told begins so.
+/// The beginning of the message for clients.
 pub const TOLD: &str = "internal error ";
 
 impl Panicked {

@@ -134,7 +134,7 @@ fn run(order: &ExecRequest, has_listener: bool) -> Complaint {
     Complaint::new(StartStep::Exec, &order.word, &error)
 }
 
-/// What is none would be given to a shell, whatever is in it.
+/// Whether it is a program: other files would be run by a shell.
 fn is_program(file: &Path) -> bool {
     const KINDS: &str = "/proc/sys/fs/binfmt_misc";
     let mut start = [0; 4];

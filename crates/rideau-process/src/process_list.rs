@@ -23,7 +23,7 @@ pub struct ProcessList {
     marked: HashMap<String, Vec<i32>>,
 }
 
-/// What a child and all processes that belong to it use.
+/// The usage of a child and its descendants.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Usage {
     /// How many they are.

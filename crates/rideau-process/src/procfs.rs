@@ -1,4 +1,4 @@
-//! What the system says of processes, in `/proc`.
+//! Processes, read from `/proc`.
 //!
 //! All of this blocks, and all of it may be out of date when it returns: only the
 //! holder of an unreaped child can rely on its number.
@@ -32,7 +32,7 @@ pub(super) struct Seen {
 /// Which process listens on a port.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Owner {
-    Nobody,
+    None,
     /// The tree that was asked for, at this address, or a process of which we may
     /// not know.
     Tree(IpAddr),
@@ -71,7 +71,7 @@ pub(super) fn all() -> Vec<Seen> {
     pids.filter_map(seen).collect()
 }
 
-/// Those of a process group that still run.
+/// The processes of a group that still run.
 pub(super) fn members(group: i32) -> Vec<i32> {
     let all = all().into_iter();
     let running = all.filter(|seen| seen.group == group && !seen.ended);
@@ -110,7 +110,7 @@ pub(super) fn owner(port: u16, tree: impl FnOnce() -> Vec<i32>) -> Owner {
         .filter(|listener| listener.port == port)
         .collect();
     let Some(first) = there.first() else {
-        return Owner::Nobody;
+        return Owner::None;
     };
     let Some(sockets) = sockets(&tree()) else {
         return Owner::Tree(first.address);

@@ -1,4 +1,4 @@
-//! What to start, where it listens, and how to know that it is ready.
+//! A program to start, where it listens, and how it becomes ready.
 //!
 //! In arguments and in values of the environment `{socket}`, `{port}`, `{id}`
 //! and `{name}` stand for what each child has of its own, and so do `$SOCKET`
@@ -18,7 +18,7 @@ use super::{Address, Signal};
 /// A program that children are started from.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Program {
-    /// What the children are for, such as the name of their pool: `{name}`.
+    /// The purpose of the children, such as the name of their pool: `{name}`.
     pub name: String,
     /// The program and its arguments. A program without a slash is looked for
     /// in the child's `PATH`, one with a relative path in its directory.
@@ -38,12 +38,12 @@ pub struct Program {
     pub user: Option<String>,
     /// Another group than the user's own, by name or by number.
     pub group: Option<String>,
-    /// What its files are closed to; none for what the daemon's are.
+    /// Its umask; none for that of the daemon.
     pub umask: Option<u32>,
     /// It may get more rights than its user has, by programs such as `sudo`.
     /// Without a stage this is always so.
     pub new_privileges: bool,
-    /// What it may use.
+    /// Its resource limits.
     pub limits: ResourceLimits,
     /// How to know that it is ready.
     pub ready: Ready,
@@ -57,7 +57,7 @@ pub struct Program {
     /// How it is asked to stop.
     pub stop_signal: Signal,
     /// Whether the child or its group is asked.
-    pub stop_whom: Whom,
+    pub stop_target: StopTarget,
     /// How much is kept of what it writes.
     pub output: OutputLimits,
 }
@@ -83,7 +83,7 @@ pub enum Listen {
 /// Which processes are asked to stop. Those that are left are killed, whichever
 /// were asked.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum Whom {
+pub enum StopTarget {
     /// The child, which stops its own.
     Child,
     /// Every process in its process group.
@@ -91,7 +91,7 @@ pub enum Whom {
     Group,
 }
 
-/// What a child and each that it starts may use; none for what the daemon may.
+/// Resource limits of a child and its descendants; none for those of the daemon.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct ResourceLimits {
     /// Open files.
@@ -117,7 +117,7 @@ pub enum Ready {
     Connect,
     /// It answers this at its address, as [`Listen`] says.
     Http {
-        /// What it is asked.
+        /// The request of the probe.
         probe: Probe,
         /// Only 200 will do, and not any status below 500.
         exact_200: bool,
@@ -157,7 +157,7 @@ impl Default for Program {
             start_timeout: Duration::from_secs(30),
             stop_timeout: Duration::from_secs(10),
             stop_signal: Signal::Term,
-            stop_whom: Whom::Group,
+            stop_target: StopTarget::Group,
             output: OutputLimits::default(),
         }
     }
@@ -236,7 +236,7 @@ impl Program {
     }
 }
 
-/// What one child has of its own.
+/// The details of one child.
 pub(super) struct Own<'a> {
     pub(super) socket: &'a str,
     pub(super) port: Option<u16>,

@@ -39,7 +39,7 @@ const PROBE_MIN: Duration = Duration::from_millis(10);
 const PROBE_MAX: Duration = Duration::from_millis(250);
 const PROBE_WAIT: Duration = Duration::from_secs(2);
 
-/// What to wait for, of one child.
+/// The readiness to wait for.
 pub(super) struct Wanted {
     ready: Ready,
     listen: Listen,
@@ -102,7 +102,7 @@ impl Wanted {
         }
     }
 
-    /// What was waited for in vain.
+    /// Says what did not happen.
     pub(super) fn missing(&self) -> String {
         match &self.ready {
             Ready::Socket => format!("nothing listens at {}", self.socket),
@@ -269,13 +269,13 @@ impl Wanted {
             looks = looks.wrapping_add(1);
             let seen = diag.as_ref().and_then(|diag| diag.listener(port).ok());
             let mut owner = self.owner(port, seen).await;
-            if owner == Owner::Nobody && looks.is_multiple_of(TABLES_EVERY) {
+            if owner == Owner::None && looks.is_multiple_of(TABLES_EVERY) {
                 tables.get_or_insert_with(|| self.look_at_tables(port));
             }
-            if owner == Owner::Nobody
+            if owner == Owner::None
                 && let Some(done) = tables.take_if(|tables| tables.is_finished())
             {
-                owner = done.await.unwrap_or(Owner::Nobody);
+                owner = done.await.unwrap_or(Owner::None);
             }
             match owner {
                 Owner::Tree(at) => {
@@ -283,7 +283,7 @@ impl Wanted {
                     return Ok(Address::Port(address.into()));
                 }
                 Owner::Stranger => return Err(Taken),
-                Owner::Nobody => rest(&mut pause, LOOK_MAX).await,
+                Owner::None => rest(&mut pause, LOOK_MAX).await,
             }
         }
     }
@@ -298,7 +298,7 @@ impl Wanted {
     /// possible.
     async fn owner(&self, port: u16, seen: Option<Option<Listener>>) -> Owner {
         let found = match seen {
-            Some(None) => return Owner::Nobody,
+            Some(None) => return Owner::None,
             Some(found) => found,
             None => None,
         };
@@ -311,7 +311,7 @@ impl Wanted {
             }
             _ => procfs::owner(port, || group.running()),
         });
-        owner.await.unwrap_or(Owner::Nobody)
+        owner.await.unwrap_or(Owner::None)
     }
 }
 

@@ -1,4 +1,4 @@
-//! What is known of a start that failed, for a page, a log or a machine.
+//! The report of a failed start, for a page, a log or a program.
 
 use std::io;
 use std::path::PathBuf;
@@ -29,20 +29,20 @@ pub struct StepTime {
 pub struct StartReport {
     /// Names this report and no other.
     pub id: String,
-    /// What the child was for.
+    /// The app or pool of the child.
     pub app: String,
     /// When it failed, in milliseconds since 1970.
     pub when_ms: u64,
     /// How long it had taken by then.
     #[serde(rename = "took_ms", serialize_with = "milliseconds")]
     pub took: Duration,
-    /// What failed.
+    /// The step that failed.
     pub step: StartStep,
-    /// What the system said, by its number.
+    /// The number of the system's error.
     pub errno: Option<i32>,
-    /// What failed and why, in a line, without what the child said.
+    /// The failure and its reason in a line, without the child's output.
     pub summary: String,
-    /// What may help, a sentence each.
+    /// Advice, a sentence each.
     pub advice: Vec<String>,
     /// How the child ended by itself, if it did.
     #[serde(serialize_with = "in_words")]
@@ -57,9 +57,9 @@ pub struct StartReport {
     pub directory: Option<PathBuf>,
     /// Where it was to listen.
     pub address: Option<String>,
-    /// What was done, and when.
+    /// The steps, with their times.
     pub steps: Vec<StepTime>,
-    /// What the child said last, oldest first.
+    /// The last lines of the child's output, oldest first.
     pub lines: Vec<OutputLine>,
 }
 
@@ -88,7 +88,7 @@ impl StartReport {
     }
 }
 
-/// What is noted while a child is started.
+/// The record of a start.
 pub(super) struct Diary {
     since: Instant,
     steps: Vec<StepTime>,
@@ -141,7 +141,7 @@ impl Diary {
     }
 }
 
-/// What may help in cases that are known.
+/// Advice for known cases.
 fn advice(program: &Program, error: &StartError) -> Vec<String> {
     let mut advice = Vec::new();
     let mut add = |text: &str| advice.push(text.to_owned());
@@ -210,7 +210,7 @@ fn said_advice(exit: Exit, lines: &[OutputLine]) -> Option<String> {
         ),
         (
             "permission denied",
-            "it may not do what it wants as the user it runs as",
+            "the user it runs as lacks a permission",
         ),
     ];
     let says = |word: &str| {

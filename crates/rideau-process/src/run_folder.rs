@@ -123,7 +123,7 @@ impl RunFolder {
         account: Option<&Credentials>,
     ) -> io::Result<Place> {
         if self.stage.is_none() && program.needs_stage() {
-            let why = "what it wants needs a stage, and this program has none";
+            let why = "its options need the stage program, which is missing";
             return Err(io::Error::new(ErrorKind::Unsupported, why));
         }
         if let Some(stage) = &self.stage {
@@ -179,7 +179,7 @@ impl RunFolder {
     }
 }
 
-/// What one child has in the folder. Dropping it takes that away.
+/// The files of one child in the folder. Dropping it removes them.
 pub(super) struct Place {
     run: RunFolder,
     pub(super) id: u64,

@@ -216,7 +216,7 @@ mod tests {
     #[test]
     fn a_daemon_that_lives_is_not_waited_for() {
         let scratch = Scratch::new();
-        let first = RunFolder::open(scratch.path()).expect("nobody has it");
+        let first = RunFolder::open(scratch.path()).expect("it is free");
         let kind = |opened: std::io::Result<RunFolder>| opened.err().map(|error| error.kind());
         let second = RunFolder::open(scratch.path());
         assert_eq!(kind(second), Some(ErrorKind::AddrInUse));
@@ -225,7 +225,7 @@ mod tests {
         clean_after(NONE, scratch.path()).expect("there is nothing to do");
         assert!(scratch.join("7.sock").exists());
         drop(first);
-        clean_after(NONE, scratch.path()).expect("nobody has it");
+        clean_after(NONE, scratch.path()).expect("it is free");
         assert!(!scratch.join("7.sock").exists());
     }
 }

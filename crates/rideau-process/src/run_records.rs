@@ -19,7 +19,7 @@ use super::procfs::{self, Seen};
 pub(super) const CLEANING_EVERY: Duration = Duration::from_millis(10);
 const CLEANING_TIMES: usize = 100;
 
-/// What is written down of a child.
+/// The stored record of a child.
 #[derive(PartialEq, Eq, Debug)]
 pub(super) struct Record {
     pid: i32,
@@ -102,7 +102,7 @@ pub(super) fn clean(folder: &str) -> io::Result<usize> {
     Ok(groups.len())
 }
 
-/// Whose a file in the folder is, and what.
+/// The child of a file in the folder, and the kind of the file.
 fn part(path: &Path) -> Option<(u64, &str)> {
     let id = path.file_stem()?.to_str()?.parse().ok()?;
     Some((id, path.extension()?.to_str()?))

@@ -4,7 +4,7 @@ use std::fmt;
 
 use rustix::process as system;
 
-/// What a child's process group is asked to stop with.
+/// The signal that asks a child to stop.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Signal {
     /// Hang up.

@@ -25,9 +25,9 @@ pub enum StartError {
         /// The placeholder that is missing.
         what: &'static str,
     },
-    /// What a child needs could not be prepared.
+    /// Something that the child needs could not be prepared.
     Unprepared {
-        /// What could not be done.
+        /// The step that failed.
         doing: &'static str,
         /// Why.
         error: io::Error,
@@ -39,9 +39,9 @@ pub enum StartError {
         /// Why it cannot.
         error: io::Error,
     },
-    /// What has to be so before the program runs could not be had.
+    /// A setting before the program runs could not be made.
     Failed {
-        /// What could not be done.
+        /// The step that failed.
         step: StartStep,
         /// With what: a name, a number, a path.
         what: String,
@@ -68,7 +68,7 @@ pub enum StartError {
         program: String,
         /// How.
         exit: Exit,
-        /// What it said last.
+        /// The last lines of its output.
         lines: Vec<OutputLine>,
     },
     /// It was ready, and ended soon after without having answered any request.
@@ -77,7 +77,7 @@ pub enum StartError {
         program: String,
         /// How it ended.
         exit: Exit,
-        /// What it said last.
+        /// The last lines of its output.
         lines: Vec<OutputLine>,
     },
     /// It ended well before it was ready, and left others running.
@@ -86,7 +86,7 @@ pub enum StartError {
         program: String,
         /// How many it left. They were killed.
         others: usize,
-        /// What it said last.
+        /// The last lines of its output.
         lines: Vec<OutputLine>,
     },
     /// It was given a port that another process listens on, each time again.
@@ -95,7 +95,7 @@ pub enum StartError {
         program: String,
         /// The last port it was given.
         port: u16,
-        /// What it said last.
+        /// The last lines of its output.
         lines: Vec<OutputLine>,
     },
     /// It did not become ready in time.
@@ -104,17 +104,17 @@ pub enum StartError {
         program: String,
         /// How long it had.
         within: Duration,
-        /// What was waited for.
+        /// The readiness that was waited for.
         wanted: String,
         /// Where it listens instead, as far as we may look.
         elsewhere: Vec<String>,
-        /// What it said last.
+        /// The last lines of its output.
         lines: Vec<OutputLine>,
     },
 }
 
 impl StartError {
-    /// What the child said last, if there was one.
+    /// The last lines of the child's output, if there was one.
     pub fn lines(&self) -> &[OutputLine] {
         match self {
             Self::Exited { lines, .. }
@@ -141,7 +141,7 @@ impl StartError {
         }
     }
 
-    /// What the system said, by its number.
+    /// The number of the system's error.
     pub fn errno(&self) -> Option<i32> {
         match self {
             Self::Unprepared { error, .. }
@@ -162,7 +162,7 @@ impl StartError {
         }
     }
 
-    /// What failed and why in a line: the step first where the system said no.
+    /// The failure and its reason in a line; the step first if the system refused it.
     pub fn summary(&self) -> String {
         let failed = |what: &str, error: &io::Error| {
             format!("{} {what}: {}", self.step().word(), plain(error))

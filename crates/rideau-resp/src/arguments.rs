@@ -1,4 +1,4 @@
-//! What follows a command's name, and what is wrong with it, in words.
+//! The arguments of a command, and errors about them.
 
 use std::fmt;
 use std::ops::RangeInclusive;
@@ -30,7 +30,7 @@ use super::words::Quoted;
 /// # }
 /// assert_eq!(of("TAKE pg wait 200\n"), Ok(200));
 /// let mistake = of("TAKE pg WAIT abc\n").unwrap_err();
-/// assert_eq!(mistake, r#"WAIT wants milliseconds, not "abc""#);
+/// assert_eq!(mistake, r#"WAIT takes milliseconds, not "abc""#);
 /// ```
 #[derive(Clone, Debug)]
 pub struct Arguments<'a> {
@@ -39,7 +39,7 @@ pub struct Arguments<'a> {
 }
 
 impl<'a> Request<'a> {
-    /// What follows the name, to be taken one by one.
+    /// The arguments after the name, to be taken one by one.
     #[inline]
     pub fn arguments(&self) -> Arguments<'a> {
         Arguments {
@@ -140,7 +140,7 @@ impl<'a> Iterator for Arguments<'a> {
 
 impl ExactSizeIterator for Arguments<'_> {}
 
-/// What is wrong with an argument, as its sender is told behind `ERR`.
+/// A fault of an argument; its text follows `ERR`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mistake {
     name: &'static str,
@@ -205,10 +205,10 @@ impl fmt::Display for Mistake {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let name = self.name;
         match &self.problem {
-            Problem::Missing { wants } => write!(f, "{name} wants {wants}, and nothing follows"),
-            Problem::Wrong { wants, found } => write!(f, "{name} wants {wants}, not {found}"),
+            Problem::Missing { wants } => write!(f, "{name} needs {wants}, and nothing follows"),
+            Problem::Wrong { wants, found } => write!(f, "{name} takes {wants}, not {found}"),
             Problem::NotText { wants, found } => {
-                write!(f, "{name} wants {wants} in UTF-8, not {found}")
+                write!(f, "{name} takes {wants} in UTF-8, not {found}")
             }
             Problem::OutOfRange {
                 wants,
@@ -218,7 +218,7 @@ impl fmt::Display for Mistake {
                 let (least, most) = (range.start(), range.end());
                 write!(
                     f,
-                    "{name} wants {wants} from {least} to {most}, not {found}"
+                    "{name} takes {wants} from {least} to {most}, not {found}"
                 )
             }
             Problem::Unknown { found } => write!(f, "{name} does not know {found}"),
@@ -255,21 +255,21 @@ mod tests {
         };
         assert_eq!(wait("18446744073709551615"), Ok(u64::MAX));
         for (word, mistake) in [
-            ("abc", r#"WAIT wants milliseconds, not "abc""#),
-            ("-1", r#"WAIT wants milliseconds, not "-1""#),
-            ("+1", r#"WAIT wants milliseconds, not "+1""#),
-            ("1.5", r#"WAIT wants milliseconds, not "1.5""#),
-            ("007", r#"WAIT wants milliseconds, not "007""#),
-            ("''", r#"WAIT wants milliseconds, not """#),
-            ("", "WAIT wants milliseconds, and nothing follows"),
+            ("abc", r#"WAIT takes milliseconds, not "abc""#),
+            ("-1", r#"WAIT takes milliseconds, not "-1""#),
+            ("+1", r#"WAIT takes milliseconds, not "+1""#),
+            ("1.5", r#"WAIT takes milliseconds, not "1.5""#),
+            ("007", r#"WAIT takes milliseconds, not "007""#),
+            ("''", r#"WAIT takes milliseconds, not """#),
+            ("", "WAIT needs milliseconds, and nothing follows"),
             (
                 "18446744073709551616",
-                "WAIT wants milliseconds from 1 to 18446744073709551615, \
+                "WAIT takes milliseconds from 1 to 18446744073709551615, \
                  not \"18446744073709551616\"",
             ),
             (
                 "0",
-                "WAIT wants milliseconds from 1 to 18446744073709551615, not \"0\"",
+                "WAIT takes milliseconds from 1 to 18446744073709551615, not \"0\"",
             ),
         ] {
             assert_eq!(wait(word).unwrap_err(), mistake);
@@ -289,11 +289,11 @@ mod tests {
         for (line, mistake) in [
             (
                 &b"TAKE\n"[..],
-                "TAKE wants the name of a pool, and nothing follows",
+                "TAKE needs the name of a pool, and nothing follows",
             ),
             (
                 b"TAKE \xff\n",
-                r#"TAKE wants the name of a pool in UTF-8, not "\xff""#,
+                r#"TAKE takes the name of a pool in UTF-8, not "\xff""#,
             ),
             (b"TAKE pg now\n", r#"TAKE does not know "now""#),
         ] {

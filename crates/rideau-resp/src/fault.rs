@@ -1,4 +1,4 @@
-//! What a client can send that is no request, and what it is told.
+//! Malformed requests, and the errors for them.
 //!
 //! After a fault it is not known where the next request would begin, so the
 //! connection ends, as it does in Redis. The answers begin with Redis' words
@@ -35,34 +35,34 @@ pub enum Fault {
     Nul,
     /// More words than [`arguments_max`](super::RequestLimits::arguments_max).
     Arguments {
-        /// So many are allowed.
+        /// The limit.
         max: usize,
     },
     /// A word longer than [`bulk_max`](super::RequestLimits::bulk_max).
     Bulk {
-        /// So many bytes were announced.
+        /// How many bytes were announced.
         len: u64,
-        /// So many are allowed.
+        /// The limit.
         max: usize,
     },
     /// An array longer than [`frame_max`](super::RequestLimits::frame_max).
     Frame {
-        /// So many bytes are allowed.
+        /// The limit in bytes.
         max: usize,
     },
     /// A line longer than [`inline_max`](super::RequestLimits::inline_max).
     Inline {
-        /// So many bytes are allowed.
+        /// The limit in bytes.
         max: usize,
     },
     /// More bytes than a client may send that has yet to log in.
     BytesBeforeLogin {
-        /// So many are allowed.
+        /// The limit.
         max: usize,
     },
     /// More words than such a client may send.
     WordsBeforeLogin {
-        /// So many are allowed.
+        /// The limit.
         max: usize,
     },
 }

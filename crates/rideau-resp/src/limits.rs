@@ -1,6 +1,6 @@
 //! How much one side of a connection may make the other one keep.
 
-/// What a request may cost us before it is complete.
+/// Limits of a request before it is complete.
 ///
 /// Of a request that breaks a limit no more is read than shows that it does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,7 +28,7 @@ impl Default for RequestLimits {
 }
 
 /// Bytes of a request of a client that has yet to log in. A login is shorter, and
-/// every connection can have as many kept without a password.
+/// every connection can have this many kept without a password.
 pub const BEFORE_LOGIN_MAX: usize = 16 << 10;
 
 /// Words of such a request.
@@ -48,7 +48,7 @@ impl RequestLimits {
     }
 }
 
-/// What a reply may cost a client before it is complete.
+/// Limits of a reply before it is complete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReplyLimits {
     /// All bytes of a reply.

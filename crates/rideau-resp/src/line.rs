@@ -5,7 +5,7 @@ use super::fault::Fault;
 /// Where a word starts and ends.
 pub(super) type Span = (usize, usize);
 
-/// What no command line is, and a client may send.
+/// Lines of other protocols that a client may send.
 pub(super) fn foreign(line: &[u8]) -> Option<Fault> {
     let mut words = line
         .split(u8::is_ascii_whitespace)

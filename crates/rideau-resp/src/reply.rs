@@ -1,7 +1,7 @@
 //! Writes replies, as the client's version of the protocol has them.
 //!
 //! Nothing is built first: what holds others is opened with their number, and
-//! they follow. The caller that opens it writes as many.
+//! they follow. The caller that opens it writes exactly this many.
 
 use std::fmt::{self, Write};
 
@@ -62,7 +62,7 @@ impl<'a> Reply<'a> {
         self
     }
 
-    /// That there is nothing.
+    /// Writes null.
     pub fn null(&mut self) -> &mut Self {
         self.out.extend_from_slice(match self.protocol {
             Protocol::Resp2 => b"$-1\r\n",
@@ -77,7 +77,7 @@ impl<'a> Reply<'a> {
     }
 
     /// A map; `len` times a key and its value follow. In the second version it
-    /// is a list of twice as many.
+    /// is a list of twice that number.
     pub fn map(&mut self, len: usize) -> &mut Self {
         match self.protocol {
             Protocol::Resp2 => self.head(b'*', 2 * len),

@@ -11,7 +11,7 @@ use super::line::{self, Span};
 use super::number::{self, BadNumber};
 use super::reply::{Protocol, Reply};
 
-/// As many words as one digit says: most requests have fewer.
+/// The words that one digit can count: most requests have fewer.
 const FEW: usize = 9;
 
 /// With more words a request is rare, and the room for them is given up.
@@ -48,10 +48,10 @@ enum Phase {
     Array(Rest),
 }
 
-/// What is to come of an array.
+/// The rest of an array.
 #[derive(Clone, Copy, Debug)]
 struct Rest {
-    /// So many words.
+    /// The number of words.
     left: usize,
     /// The first of them starts here, with its length.
     next: usize,
@@ -339,7 +339,7 @@ fn bulk(frame: &[u8], next: usize, limits: &RequestLimits) -> Result<Option<Span
     }
 }
 
-/// What the other types of RESP begin with, and no command does.
+/// The first bytes of other RESP types, with which no command begins.
 fn is_type(byte: u8) -> bool {
     b"$+-:_#,(!=%~>|".contains(&byte)
 }

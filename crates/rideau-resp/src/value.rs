@@ -42,7 +42,7 @@ pub enum Value {
     Map(Vec<(Self, Self)>),
     /// A set, in the order in which it was sent.
     Set(Vec<Self>),
-    /// What was not asked for.
+    /// A push.
     Push(Vec<Self>),
 }
 
@@ -53,7 +53,7 @@ pub enum BadReply {
     Kind(u8),
     /// A number is none.
     Number(BadNumber),
-    /// What stands in a line is none of what its type allows.
+    /// The line of this type is malformed.
     Line(u8),
     /// A line or a text does not end where it should.
     Ending,
@@ -152,7 +152,7 @@ impl ReplyParser {
         }
     }
 
-    /// What `rest` starts with, and its length.
+    /// The first piece of `rest`, and its length.
     fn piece(
         &mut self,
         rest: &[u8],
@@ -200,7 +200,7 @@ impl ReplyParser {
         if self.open.len() >= limits.depth_max {
             return Err(BadReply::Depth);
         }
-        // Not as many as announced: that costs the server nothing.
+        // Not the number that was announced: that costs the server nothing.
         let values = Vec::with_capacity(len.min(16));
         Ok(Some((Piece::Open(Open { kind, len, values }), used)))
     }

@@ -5,7 +5,7 @@ use std::fmt::{self, Write};
 /// No command or option has a longer name.
 const UPPER_MAX: usize = 32;
 
-/// So many bytes of a word are shown.
+/// How many bytes of a word are shown.
 const SHOWN_MAX: usize = 64;
 
 /// A word in upper case, to be matched with names.

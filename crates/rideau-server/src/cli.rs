@@ -1,4 +1,4 @@
-//! What the program was asked to do, from the words of its command line.
+//! The command line: words to commands.
 //!
 //! Scripts branch on how it ends: 0 for done or granted, 1 for an error, 2 for
 //! words that make no sense, 3 for a refusal. A user who runs a command gets the
@@ -56,7 +56,7 @@ pub(crate) struct Program {
     command: Command,
 }
 
-/// What the options about the server stand under.
+/// The help heading of options about the server.
 const SERVER: &str = "The server";
 /// The variable that names a server.
 const VARIABLE: &str = "RIDEAU_SERVER";

@@ -1,4 +1,4 @@
-//! What a person sees first: a server with traffic, and what to do with it.
+//! The demo: a server with traffic, and commands to try.
 //!
 //! The server is the one that `rideau serve` starts, and the traffic comes over
 //! its own sockets: a user who looks at it sees clients like any others.
@@ -225,7 +225,7 @@ fn introduce(ports: &Ports, seconds: Seconds, screen: &mut Screen) -> Result<(),
         format!("           {program}{to} lock nightly -- sleep 60"),
         String::new(),
         format!(
-            "Every {} s there is a rush of {} s: more ask than can be served.",
+            "Every {} s there is a rush of {} s: more asks come than can be served.",
             traffic::ROUND.as_secs(),
             traffic::RUSH.as_secs()
         ),

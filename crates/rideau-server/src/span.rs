@@ -28,7 +28,7 @@ pub(crate) fn clock(at_ms: u64) -> String {
     )
 }
 
-/// The year, month and day of the calendar, so many days after 1970 began.
+/// The year, month and day of the calendar, this many days after 1970 began.
 ///
 /// Years are counted from March on, so that a leap day is the last of its year; 400 of
 /// them have always as many days.

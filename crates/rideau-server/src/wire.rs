@@ -20,7 +20,7 @@ use tokio_rustls::rustls::{self, pki_types::ServerName};
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Server {
     place: Place,
-    /// What we bring to TLS, if it is spoken there.
+    /// Our certificates, if TLS is used.
     tls: Option<Papers>,
     user: Option<String>,
     password: Option<String>,
@@ -43,7 +43,7 @@ pub(crate) struct Wire {
     /// How much of `read` has been taken.
     at: usize,
     out: Vec<u8>,
-    /// What the server said of itself.
+    /// The server's answer to `HELLO`.
     pub(crate) greeting: Value,
 }
 
@@ -58,12 +58,12 @@ pub(crate) enum WireFault {
     Unreachable {
         /// Where.
         server: String,
-        /// What the system says.
+        /// The error of the system.
         error: io::Error,
     },
     /// Our own files for TLS cannot be used.
     Unready(BadTls),
-    /// What answers there does not speak TLS with us.
+    /// The TLS handshake failed.
     Insecure {
         /// Where.
         server: String,
@@ -79,7 +79,7 @@ pub(crate) enum WireFault {
     },
     /// The connection ended.
     Lost(io::Error),
-    /// What came is no reply.
+    /// The bytes are not a reply.
     Garbled(BadReply),
     /// The server does not let us in.
     Denied(String),
@@ -207,14 +207,14 @@ fn parse(text: &str, default_port: u16) -> Result<Server, String> {
         .find_map(|scheme| text.strip_prefix(scheme))
         .or(secure)
         .unwrap_or(text);
-    let (who, place) = rest
+    let (login, place) = rest
         .rsplit_once('@')
-        .map_or((None, rest), |(who, place)| (Some(who), place));
+        .map_or((None, rest), |(login, place)| (Some(login), place));
     let place = place.split('/').next().unwrap_or_default();
     let (host, port) = host_and_port(place, default_port).ok_or_else(|| {
-        format!("{place:?} is no address; write HOST:PORT, unix:/PATH or redis://HOST:PORT")
+        format!("{place:?} is not an address; write HOST:PORT, unix:/PATH or redis://HOST:PORT")
     })?;
-    let (user, password) = match who.map(|who| who.split_once(':').unwrap_or((who, ""))) {
+    let (user, password) = match login.map(|login| login.split_once(':').unwrap_or((login, ""))) {
         None => (None, None),
         Some((user, password)) => (decoded(user), decoded(password)),
     };
@@ -428,15 +428,16 @@ impl fmt::Display for WireFault {
             ),
             Self::Lost(error) => write!(f, "the connection to the server was lost: {error}"),
             Self::Garbled(BadReply::Kind(b'H')) => f.write_str(
-                "what answers speaks HTTP; --server wants one of `server.listen` of the config, \
-                 by default 127.0.0.1:7433",
+                "this address speaks HTTP; --server takes an address of `server.listen` in the \
+                 config, by default 127.0.0.1:7433",
             ),
             Self::Garbled(bad) => write!(
                 f,
-                "what answers is no Redis protocol: {bad}; --server wants one of `server.listen` \
-                 of the config, by default 127.0.0.1:7433, and --tls is for `server.tls_listen`"
+                "this address does not speak the Redis protocol: {bad}; --server takes an address \
+                 of `server.listen` in the config, by default 127.0.0.1:7433, and --tls is for \
+                 `server.tls_listen`"
             ),
-            Self::Denied(text) => write!(f, "the server does not let us in: {text}"),
+            Self::Denied(text) => write!(f, "the server refused the login: {text}"),
             Self::Several(servers) => {
                 write!(
                     f,

@@ -58,7 +58,7 @@ impl Default for EtcdModel {
 }
 
 impl EtcdModel {
-    /// An empty etcd with room for so many bytes.
+    /// An empty etcd with room for this many bytes.
     pub const fn new(quota: usize) -> Self {
         Self {
             revision: 1,

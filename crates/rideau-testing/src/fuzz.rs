@@ -125,7 +125,7 @@ pub fn below(rng: &mut Rng, bound: usize) -> usize {
     rng.below(bound as u64) as usize
 }
 
-/// True once in so many times.
+/// True once in this many times.
 pub fn is_once_in(rng: &mut Rng, times: usize) -> bool {
     below(rng, times) == 0
 }

@@ -44,7 +44,7 @@ impl Session {
     async fn query(&mut self) {
         // Timers of tokio are exact to a millisecond, which is too coarse here.
         let slept = tokio::task::spawn_blocking(|| thread::sleep(QUERY)).await;
-        slept.expect("who sleeps does not panic");
+        slept.expect("a sleeping task does not panic");
     }
 }
 
@@ -118,7 +118,7 @@ async fn one_taker(pool: Pool<Sessions>, outcomes: Option<Sender<Outcome>>) {
         Err(no) => Err(no.refusal.reason.word()),
     };
     if let Some(outcomes) = outcomes {
-        outcomes.send(outcome).expect("somebody counts");
+        outcomes.send(outcome).expect("the counter runs");
     }
 }
 

@@ -59,7 +59,7 @@ async fn work(pool: Pool<Numbers>, tenant: &str) -> Duration {
         flow: Flow::of(tenant),
         ..AskOptions::default()
     };
-    let mut held = pool.take_on(terms).await.expect("nobody is shed");
+    let mut held = pool.take_on(terms).await.expect("no take is shed");
     sleep(Duration::from_millis(10)).await;
     *held += 1;
     Held::waited(&held)

@@ -55,7 +55,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         ..AskOptions::default()
     };
 
-    println!("Somebody holds the members for long:");
+    println!("The members are held for a long time:");
     let report = pool.take().await?;
     Held::note(&report, "the nightly report");
     sleep(Duration::from_secs(40)).await;
@@ -63,7 +63,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     Held::note(&export, "GET /export");
     println!("  {}", nothing(&pool, patient).await);
 
-    println!("Somebody does not want to wait:");
+    println!("A take does not want to wait:");
     println!("  {}", pool.try_take().err().ok_or("a member was there")?);
 
     println!("The server is down:");

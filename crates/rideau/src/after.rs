@@ -1,4 +1,4 @@
-//! What a step leaves to do once its lock is released.
+//! Work that a step leaves for after its lock is released.
 
 use std::task::Waker;
 

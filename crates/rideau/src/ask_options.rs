@@ -16,9 +16,9 @@ pub struct AskOptions {
     /// Wait no longer than this if `wait_max` names no time. That is a limit and
     /// no promise: under overload the ask may be shed before.
     pub wait_default: Option<Duration>,
-    /// Whose turn it takes in a fair queue.
+    /// The flow (tenant) that it belongs to in a fair queue.
     pub flow: Flow,
-    /// What it can be cancelled by, together with others of the same tag.
+    /// The tag by which it can be cancelled, together with others of the same tag.
     pub tag: Option<Tag>,
     /// Before which others it is served. Pools alone know priorities.
     pub priority: Priority,

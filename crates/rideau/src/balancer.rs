@@ -106,7 +106,7 @@ impl<T> fmt::Debug for Balancer<T> {
     }
 }
 
-/// What a thread needs to choose without touching what others write.
+/// The state of one thread, so that a choice touches no shared memory.
 struct Local {
     /// How many threads chose before this one.
     index: usize,

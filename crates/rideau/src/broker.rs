@@ -50,7 +50,7 @@ impl<A: Send + 'static, O: Send + 'static> Drop for Owner<A, O> {
 pub struct Refused<V> {
     /// Why, after how long, how many wait, and when to ask again.
     pub refusal: Refusal,
-    /// What the refused had brought.
+    /// The value that the refused ask or offer had brought.
     pub value: V,
 }
 
@@ -62,7 +62,7 @@ pub struct Asking<A: Send + 'static, O: Send + 'static>(OwnedWait<AskRole, A, O>
 #[must_use = "dropping it cancels the offer"]
 pub struct Offering<A: Send + 'static, O: Send + 'static>(OwnedWait<OfferRole, A, O>);
 
-type BrokerDriver<A, O> = Driver<Machine<A, O>, Desk>;
+type BrokerDriver<A, O> = Driver<Machine<A, O>, BrokerShell>;
 type OwnedWait<R, A, O> = Wait<Arc<BrokerDriver<A, O>>, R, A, O>;
 type Answer<V, W> = Result<Match<W>, Refused<V>>;
 
@@ -98,8 +98,8 @@ impl<A: Send + 'static, O: Send + 'static> Broker<A, O> {
     fn open(name: Option<&str>, options: Options, clock: &Clock) -> Result<Self, OptionError> {
         let mut effects = Vec::new();
         let machine = core::Broker::new(options, clock.now(), &mut effects)?;
-        let desk = Desk(MeterOutputs::new("broker", name, seed()));
-        let driver = Driver::start(machine, effects, desk, clock.clone());
+        let shell = BrokerShell(MeterOutputs::new("broker", name, seed()));
+        let driver = Driver::start(machine, effects, shell, clock.clone());
         let _owner = Arc::new(Owner(Arc::clone(&driver)));
         Ok(Self { driver, _owner })
     }
@@ -245,7 +245,7 @@ impl<A: Send + 'static, O: Send + 'static> Broker<A, O> {
     /// The broker's numbers.
     pub fn stats(&self) -> Stats {
         let mut stats = self.driver.look(core::Broker::stats);
-        let admission = self.driver.shell().0.door();
+        let admission = self.driver.shell().0.admission();
         admission.count_refused(Side::Ask, &mut stats.asks);
         admission.count_refused(Side::Offer, &mut stats.offers);
         stats
@@ -254,7 +254,7 @@ impl<A: Send + 'static, O: Send + 'static> Broker<A, O> {
     /// How likely the protector refuses an ask now, from 0 to 1; published
     /// by a `pie` meter.
     pub fn refused_chance(&self, side: Side) -> f64 {
-        self.driver.shell().0.door().chance(side)
+        self.driver.shell().0.admission().chance(side)
     }
 
     /// Why the last asks were shed and what would help, in plain words.
@@ -381,9 +381,9 @@ impl<V> fmt::Display for Refused<V> {
 impl<V> std::error::Error for Refused<V> {}
 
 /// Hands the broker's effects on.
-pub(crate) struct Desk(MeterOutputs);
+pub(crate) struct BrokerShell(MeterOutputs);
 
-impl<A: Send + 'static, O: Send + 'static> Shell<Machine<A, O>> for Desk {
+impl<A: Send + 'static, O: Send + 'static> Shell<Machine<A, O>> for BrokerShell {
     fn perform(&self, effect: Effect<A, O>, after: &mut After) {
         match effect {
             Effect::ShedAsk { ask, refusal, .. } => ask.refuse(refusal, after),
@@ -391,7 +391,7 @@ impl<A: Send + 'static, O: Send + 'static> Shell<Machine<A, O>> for Desk {
             Effect::Forget(Gone::Ask(ask)) => ask.forget(after),
             Effect::Forget(Gone::Offer(offer)) => offer.forget(after),
             Effect::Meter(said) => self.0.say(said, after),
-            Effect::Match { .. } => unreachable!("who comes takes its own match"),
+            Effect::Match { .. } => unreachable!("a party that comes takes its own match"),
         }
     }
 }

@@ -74,17 +74,17 @@ struct Inner<M: Machine> {
     machine: M,
 }
 
-/// What one step works with.
+/// The state that one step works with.
 pub struct Step<'a, M: Machine> {
     /// Decides.
     pub machine: &'a mut M,
-    /// What it decides is carried out when the step ends.
+    /// Its effects, which are carried out when the step ends.
     pub effects: &'a mut Vec<M::Effect>,
-    /// What is done when the lock is released.
+    /// Work for after the lock is released.
     pub after: &'a mut After,
     /// When the caller came, before it waited for the lock.
     pub sent: Instant,
-    /// What time it is for the machine.
+    /// The time of the step.
     pub now: Instant,
 }
 
@@ -131,7 +131,7 @@ where
         drop(runtime.spawn(keep));
     }
 
-    /// What carries the effects out.
+    /// The shell, which carries effects out.
     pub fn shell(&self) -> &S {
         &self.shell
     }
@@ -203,7 +203,7 @@ where
         let sent = self.clock.now();
         let mut inner = self.wait_for_lock(sent);
         inner.last = self.clock.now().max(inner.last);
-        // The counters of two cores may differ by a hair.
+        // The counters of two cores may differ slightly.
         let sent = sent.min(inner.last);
         (inner, sent)
     }

@@ -34,19 +34,19 @@ pub struct Group<M: Manager> {
 
 struct Inner<M: Manager> {
     method: Method,
-    seats: RwLock<Seats<M>>,
+    entries: RwLock<GroupEntries<M>>,
     /// A pool joined or left.
     news: Notify,
     clock: Clock,
 }
 
 /// The pools of a group, as a taker goes through them.
-struct Seats<M: Manager> {
-    seats: Arc<[Seat<M>]>,
+struct GroupEntries<M: Manager> {
+    entries: Arc<[GroupEntry<M>]>,
     joined: u64,
 }
 
-struct Seat<M: Manager> {
+struct GroupEntry<M: Manager> {
     /// Never given twice, so that one name does not stand for two pools.
     id: u64,
     name: Arc<str>,
@@ -61,13 +61,13 @@ impl<M: Manager> Group<M> {
 
     /// As [`new`](Self::new), by a given clock: that of its pools.
     pub fn new_by(method: Method, clock: &Clock) -> Self {
-        let seats = Seats {
-            seats: Arc::new([]),
+        let entries = GroupEntries {
+            entries: Arc::new([]),
             joined: 0,
         };
         let inner = Inner {
             method,
-            seats: RwLock::new(seats),
+            entries: RwLock::new(entries),
             news: Notify::new(),
             clock: clock.clone(),
         };
@@ -81,24 +81,24 @@ impl<M: Manager> Group<M> {
     /// A pool that had that name leaves and is handed back. Pools that are
     /// closing leave by the way.
     pub fn join(&self, name: &str, pool: &Pool<M>) -> Option<Pool<M>> {
-        let before = self.inner.change(|seats, joined| {
-            let before = remove(seats, name);
-            seats.retain(|seat| !seat.pool.is_closing());
-            seats.push(Seat {
+        let before = self.inner.change(|entries, joined| {
+            let before = remove(entries, name);
+            entries.retain(|entry| !entry.pool.is_closing());
+            entries.push(GroupEntry {
                 id: joined,
                 name: name.into(),
                 pool: pool.clone(),
             });
             before
         });
-        before.map(|seat| seat.pool)
+        before.map(|entry| entry.pool)
     }
 
     /// Let a pool serve no longer. A take that waits there for this group waits
     /// only in the others from now on. Hands the pool back, if it was there.
     pub fn leave(&self, name: &str) -> Option<Pool<M>> {
-        let left = self.inner.change(|seats, _| remove(seats, name));
-        left.map(|seat| seat.pool)
+        let left = self.inner.change(|entries, _| remove(entries, name));
+        left.map(|entry| entry.pool)
     }
 
     /// Take a member from any pool, and wait in all of them if none is idle.
@@ -158,11 +158,11 @@ impl<M: Manager> Group<M> {
     ///
     /// If no pool has one, or there is no pool.
     pub fn try_take(&self) -> Result<Held<'static, M>, NotTaken> {
-        let seats = self.inner.seats();
+        let entries = self.inner.entries();
         let mut answers = Answers::default();
         let mut failing = Vec::new();
-        for place in self.inner.order(&seats) {
-            let pool = &seats[place].pool;
+        for place in self.inner.order(&entries) {
+            let pool = &entries[place].pool;
             if pool.is_failing() {
                 failing.push(pool);
                 continue;
@@ -192,23 +192,23 @@ impl<M: Manager> Group<M> {
 
     /// The pools and their names, in the order in which they joined.
     pub fn pools(&self) -> Vec<(String, Pool<M>)> {
-        let seats = self.inner.seats();
-        let named = |seat: &Seat<M>| (seat.name.as_ref().into(), seat.pool.clone());
-        seats.iter().map(named).collect()
+        let entries = self.inner.entries();
+        let named = |entry: &GroupEntry<M>| (entry.name.as_ref().into(), entry.pool.clone());
+        entries.iter().map(named).collect()
     }
 }
 
 impl<M: Manager> Inner<M> {
-    fn seats(&self) -> Arc<[Seat<M>]> {
-        Arc::clone(&self.seats.read().seats)
+    fn entries(&self) -> Arc<[GroupEntry<M>]> {
+        Arc::clone(&self.entries.read().entries)
     }
 
-    fn change<T>(&self, change: impl FnOnce(&mut Vec<Seat<M>>, u64) -> T) -> T {
-        let mut inner = self.seats.write();
+    fn change<T>(&self, change: impl FnOnce(&mut Vec<GroupEntry<M>>, u64) -> T) -> T {
+        let mut inner = self.entries.write();
         inner.joined += 1;
-        let mut seats = inner.seats.to_vec();
-        let result = change(&mut seats, inner.joined);
-        let before = std::mem::replace(&mut inner.seats, seats.into());
+        let mut entries = inner.entries.to_vec();
+        let result = change(&mut entries, inner.joined);
+        let before = std::mem::replace(&mut inner.entries, entries.into());
         drop(inner);
         // The last handle of a pool may be in there.
         drop(before);
@@ -216,15 +216,15 @@ impl<M: Manager> Inner<M> {
         result
     }
 
-    fn order(&self, seats: &[Seat<M>]) -> Order {
-        let show = |place: usize| seats[place].pool.show();
-        RNG.with_borrow_mut(|rng| self.method.order(seats.len(), show, rng))
+    fn order(&self, entries: &[GroupEntry<M>]) -> Order {
+        let show = |place: usize| entries[place].pool.show();
+        RNG.with_borrow_mut(|rng| self.method.order(entries.len(), show, rng))
     }
 }
 
-fn remove<M: Manager>(seats: &mut Vec<Seat<M>>, name: &str) -> Option<Seat<M>> {
-    let at = seats.iter().position(|seat| &*seat.name == name)?;
-    Some(seats.remove(at))
+fn remove<M: Manager>(entries: &mut Vec<GroupEntry<M>>, name: &str) -> Option<GroupEntry<M>> {
+    let at = entries.iter().position(|entry| &*entry.name == name)?;
+    Some(entries.remove(at))
 }
 
 thread_local! {
@@ -238,7 +238,7 @@ impl<M: Manager> Clone for Group<M> {
     }
 }
 
-impl<M: Manager> Clone for Seat<M> {
+impl<M: Manager> Clone for GroupEntry<M> {
     fn clone(&self) -> Self {
         Self {
             id: self.id,
@@ -250,8 +250,8 @@ impl<M: Manager> Clone for Seat<M> {
 
 impl<M: Manager> fmt::Debug for Group<M> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let seats = self.inner.seats();
-        let names: Vec<&str> = seats.iter().map(|seat| &*seat.name).collect();
+        let entries = self.inner.entries();
+        let names: Vec<&str> = entries.iter().map(|entry| &*entry.name).collect();
         f.debug_struct("Group")
             .field("method", &self.inner.method)
             .field("pools", &names)

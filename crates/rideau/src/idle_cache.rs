@@ -64,7 +64,7 @@ pub(crate) struct Home<'a, T> {
     shard: &'a Shard<T>,
 }
 
-/// What a shard says to a take.
+/// The result of a take from a shard.
 enum Top<T> {
     Taken(T, u64),
     /// Or another thread is there and does not leave.
@@ -108,7 +108,7 @@ impl<T> IdleCache<T> {
     /// and let every thread take and put. Only under the pool's lock, and if
     /// closed.
     pub(crate) fn open(&self, len: usize, member: impl Fn(usize) -> T) {
-        debug_assert!(self.is_closed(), "an open shelf is not opened");
+        debug_assert!(self.is_closed(), "an open cache is not opened");
         for (turn, shard) in self.shards.iter().enumerate() {
             let mut stack = latch(&shard.stack);
             let members = (turn..len).step_by(self.shards.len()).map(&member);
@@ -211,7 +211,7 @@ impl<T> Home<'_, T> {
 
 impl<T> fmt::Debug for IdleCache<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Shelf")
+        f.debug_struct("IdleCache")
             .field("shards", &self.shards.len())
             .field("closed", &self.is_closed())
             .finish_non_exhaustive()

@@ -42,7 +42,7 @@ pub struct KeyedPool<K: Key, M: Manager> {
     driver: Arc<Driver<Budget, Keys<K, M>>>,
 }
 
-/// What a pool can be kept for.
+/// A key of a keyed pool.
 pub trait Key: Clone + Eq + Hash + Send + Sync + 'static {}
 
 impl<K: Clone + Eq + Hash + Send + Sync + 'static> Key for K {}
@@ -50,7 +50,7 @@ impl<K: Clone + Eq + Hash + Send + Sync + 'static> Key for K {}
 /// How many members there are over all keys and for each of them.
 #[derive(Clone, PartialEq, Debug)]
 pub struct KeyedOptions {
-    /// As many members at most over all keys, whatever they do.
+    /// The most members over all keys, whatever they do.
     pub max: usize,
     /// So long a key that is busy keeps its members though others have fewer
     /// and wait.

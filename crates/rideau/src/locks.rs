@@ -1,4 +1,4 @@
-//! Counting locks by key: at most so many units of a key, whichever caller asks.
+//! Counting locks by key: a limited number of units of a key.
 //!
 //! The limit is not the key's but the caller's: each says how many units there
 //! may be as it sees the world now, and is granted some exactly if fewer are
@@ -109,7 +109,7 @@ pub struct Lock<'a, K: Key>(Taken<'a, K>);
 pub enum Denied {
     /// Too few are free.
     Full(Full),
-    /// As many keys are known as may be, and all of them are wanted.
+    /// The limit of keys is reached, and all of them are in use.
     Keys,
 }
 
@@ -250,7 +250,7 @@ impl<K: Key> Locks<K> {
     /// Take one unit of a key, and wait in a queue if it cannot be had now.
     ///
     /// The rule stays exact: it is granted when fewer than `capacity` are held.
-    /// Asks that see the same capacity and want as many units are served in the
+    /// Asks that see the same capacity and the same number of units are served in the
     /// order of their queue; an ask that comes later passes only those that see
     /// a smaller capacity and cannot be served yet.
     ///
@@ -484,7 +484,7 @@ impl<K: Key> Lock<'_, K> {
         self.0.grant().units
     }
 
-    /// What they are units of.
+    /// The key of the units.
     pub fn key(&self) -> &K {
         self.0.entry().key()
     }
@@ -525,7 +525,7 @@ impl fmt::Display for Denied {
 
 impl std::error::Error for Denied {}
 
-/// What is claimed; no more than a word can count.
+/// The claim, limited to what a word can count.
 #[inline]
 fn claim(units: u32, capacity: impl Into<Capacity>) -> Claim {
     let capacity = capacity.into().units().min(UNITS_MAX);

@@ -1,4 +1,4 @@
-//! What meters say, where others can read it.
+//! The outputs of meters, for readers without the lock.
 
 use std::collections::{BTreeSet, HashMap};
 use std::hash::{BuildHasher, RandomState};
@@ -13,9 +13,9 @@ use crate::admission::{Admission, Admitted};
 use crate::after::After;
 use crate::sync::{Mutex, lock};
 
-/// What the meters of one machine have said.
+/// The outputs of the meters of one machine.
 pub(crate) struct MeterOutputs {
-    /// What kind of machine it is, and its name: for the log.
+    /// The kind of the machine, and its name, for the log.
     kind: &'static str,
     name: Option<Arc<str>>,
     alarms: Mutex<BTreeSet<String>>,
@@ -87,7 +87,7 @@ impl MeterOutputs {
         &self.rank
     }
 
-    pub(crate) fn door(&self) -> &Admission {
+    pub(crate) fn admission(&self) -> &Admission {
         &self.admission
     }
 
@@ -102,7 +102,7 @@ impl MeterOutputs {
         })
     }
 
-    /// What a machine explains, and what only the admission knows.
+    /// The explanation of a machine, and that of the protector.
     pub(crate) fn explain(&self, mut explained: String) -> String {
         let mut tally = Tally::default();
         self.admission.count_refused(Side::Ask, &mut tally);

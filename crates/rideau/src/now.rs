@@ -1,4 +1,4 @@
-//! What an ask is told that does not wait: its answer, or how to wait for it.
+//! The result of an ask that does not block: its answer, or how to wait for it.
 
 /// An answer if there was one at once, else the wait for it.
 #[derive(Debug)]

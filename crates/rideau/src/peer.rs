@@ -8,13 +8,13 @@ use std::time::Duration;
 
 use rideau_core::{Lead, Ticket};
 
-use crate::reply_slot::{Bond, Ended, Seat};
+use crate::reply_slot::{Bond, Ended, MatchSide};
 
 /// Two parties that met: what the other brought, and how long it took.
 #[derive(Debug)]
 #[must_use = "dropping a match tells the other party that this one went away"]
 pub struct Match<V> {
-    /// What the other party brought.
+    /// The value that the other party brought.
     pub value: V,
     /// How much earlier this party came: positive if it waited for the other.
     pub lead: Lead,
@@ -32,9 +32,9 @@ pub struct Match<V> {
 #[must_use = "dropping a peer tells it that this party went away"]
 pub struct Peer(Tie);
 
-/// What is left between the two.
+/// The connection between the two parties.
 enum Tie {
-    Bound(Arc<dyn Bond>, Seat),
+    Bound(Arc<dyn Bond>, MatchSide),
     /// The other has ended the match and let go of the bond.
     Ended(Ended),
     /// This party has ended the match.
@@ -42,8 +42,8 @@ enum Tie {
 }
 
 impl Peer {
-    pub(crate) fn new(bond: Arc<dyn Bond>, seat: Seat) -> Self {
-        Self(Tie::Bound(bond, seat))
+    pub(crate) fn new(bond: Arc<dyn Bond>, side: MatchSide) -> Self {
+        Self(Tie::Bound(bond, side))
     }
 
     /// A party that has ended the match already.
@@ -60,7 +60,7 @@ impl Peer {
     /// How the other party ended the match, if it did.
     pub fn has_ended(&self) -> Option<Ended> {
         match &self.0 {
-            Tie::Bound(bond, seat) => bond.ended(*seat),
+            Tie::Bound(bond, side) => bond.ended(*side),
             Tie::Ended(how) => Some(*how),
             Tie::Cut => None,
         }
@@ -73,8 +73,8 @@ impl Peer {
     /// Dropping the future loses nothing; ask again.
     pub async fn ended(&mut self) -> Ended {
         match &self.0 {
-            Tie::Bound(bond, seat) => {
-                future::poll_fn(|context| bond.poll_ended(*seat, context)).await
+            Tie::Bound(bond, side) => {
+                future::poll_fn(|context| bond.poll_ended(*side, context)).await
             }
             Tie::Ended(how) => *how,
             Tie::Cut => unreachable!("only `done` cuts the tie, and takes the peer with it"),
@@ -86,10 +86,10 @@ impl Peer {
     #[inline]
     fn end(&mut self, how: Ended) {
         // A party that is the last to hold the bond has no other to tell.
-        if let Tie::Bound(bond, seat) = mem::replace(&mut self.0, Tie::Cut)
+        if let Tie::Bound(bond, side) = mem::replace(&mut self.0, Tie::Cut)
             && Arc::strong_count(&bond) > 1
         {
-            bond.end(seat, how);
+            bond.end(side, how);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Lends exclusive members: connections, workers, whatever is dear to start.
+//! Lends exclusive members: connections, workers, anything that is expensive to start.
 //!
 //! The handle of the core's pool. A take is a future whose drop gives the
 //! position in the queue up; what it gives is a [`Held`] whose drop gives the
@@ -161,8 +161,8 @@ impl<M: Manager> Pool<M> {
     async fn has_started(&self, members: usize) -> Result<(), Fault> {
         loop {
             let news = self.driver.shell().news.notified();
-            let (counts, circuit, is_regulated) = self.driver.look(|desk, now| {
-                let pool = &desk.pool;
+            let (counts, circuit, is_regulated) = self.driver.look(|tables, now| {
+                let pool = &tables.pool;
                 let is_regulated = pool.options().valve.is_some();
                 (pool.counts(), pool.circuit(now), is_regulated)
             });
@@ -304,7 +304,7 @@ impl<M: Manager> Pool<M> {
 
     /// How the pool is set up.
     pub fn options(&self) -> Options {
-        self.driver.look(|desk, _| desk.pool.options().clone())
+        self.driver.look(|tables, _| tables.pool.options().clone())
     }
 
     /// Change everything at once. A take that waits keeps its place, and a
@@ -401,11 +401,11 @@ impl<M: Manager> Pool<M> {
     pub fn stats(&self) -> Stats {
         let shell = self.driver.shell();
         let mut stats = self.driver.step(|step| {
-            let desk = &step.machine;
-            let prompt = shell.cache.takes().saturating_sub(desk.unfit);
-            let mut stats = desk.pool.stats(prompt, step.now);
-            stats.takes.came -= desk.broken;
-            stats.takes.served -= desk.broken;
+            let tables = &step.machine;
+            let prompt = shell.cache.takes().saturating_sub(tables.unfit);
+            let mut stats = tables.pool.stats(prompt, step.now);
+            stats.takes.came -= tables.broken;
+            stats.takes.served -= tables.broken;
             stats
         });
         stats.holds.add(&lock(&shell.holds));
@@ -417,9 +417,9 @@ impl<M: Manager> Pool<M> {
     pub fn explain(&self) -> String {
         let shell = self.driver.shell();
         let mut text = self.driver.step(|step| {
-            let desk = &step.machine;
-            let prompt = shell.cache.takes().saturating_sub(desk.unfit);
-            desk.pool.explain(prompt, step.now)
+            let tables = &step.machine;
+            let prompt = shell.cache.takes().saturating_sub(tables.unfit);
+            tables.pool.explain(prompt, step.now)
         });
         if let Some(fault) = take::fault(&self.driver) {
             text.push_str(&format!("The last start failed: {fault}.\n"));
@@ -435,11 +435,11 @@ impl<M: Manager> Pool<M> {
         take::holders(&self.driver)
     }
 
-    /// What there is to see for a choice between pools.
+    /// The state of the pool that a choice between pools needs.
     pub(crate) fn show(&self) -> Shown {
         let shell = self.driver.shell();
-        let (runs, idle, len) = self.driver.look(|desk, _| {
-            let pool = &desk.pool;
+        let (runs, idle, len) = self.driver.look(|tables, _| {
+            let pool = &tables.pool;
             (pool.is_running(), pool.counts().idle, pool.len())
         });
         Shown {
@@ -456,12 +456,12 @@ impl<M: Manager> Pool<M> {
 
     /// The last member is gone.
     pub(crate) fn is_closed(&self) -> bool {
-        self.driver.look(|desk, _| desk.pool.is_closed())
+        self.driver.look(|tables, _| tables.pool.is_closed())
     }
 
     /// No member is handed out any more.
     pub(crate) fn is_closing(&self) -> bool {
-        self.driver.look(|desk, _| desk.pool.is_closing())
+        self.driver.look(|tables, _| tables.pool.is_closing())
     }
 
     fn take_slot(&self, slot: u32) -> Option<Held<'_, M>> {
@@ -488,7 +488,7 @@ impl<M: Manager> fmt::Debug for Pool<M> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (len, counts) = self
             .driver
-            .look(|desk, _| (desk.pool.len(), desk.pool.counts()));
+            .look(|tables, _| (tables.pool.len(), tables.pool.counts()));
         f.debug_struct("Pool")
             .field("len", &len)
             .field("size", &counts.size())

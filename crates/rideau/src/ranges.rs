@@ -69,9 +69,9 @@ pub struct RangesOptions {
     /// How they are dealt out. With one partition values are given out in the order of
     /// their range; with several that holds within each partition.
     pub partitions: Partitions,
-    /// What the machines are told. Limits are those of all partitions together.
+    /// The options of the machines. Limits are those of all partitions together.
     pub machine: Options,
-    /// As many may wait for values.
+    /// The most asks that may wait for values.
     pub waiters_max: u32,
     /// No snapshot is taken before the log has more bytes than this, nor before
     /// it has twice those of the last snapshot.
@@ -161,7 +161,7 @@ impl Ranges {
         Ok(Self(Arc::new(Handle::new(shared, loaded, committer))))
     }
 
-    /// Give out values: as many as were asked for, or none.
+    /// Give out all values that were asked for, or none.
     pub fn reserve(&self, ask: &Ask<'_>) -> Answer<Vec<Reservation>> {
         let mut granted = Vec::with_capacity(1);
         self.reserve_into(ask, &mut granted).map(|()| granted)
@@ -360,7 +360,7 @@ impl Ranges {
         removed
     }
 
-    /// What has to be safe for all that was decided until now, also about ranges.
+    /// The commit that covers all decisions until now, also about ranges.
     pub fn logged(&self) -> Committed {
         let shared = &self.0.shared;
         let turn = shared.inner.lock().turn();
@@ -398,7 +398,7 @@ impl Ranges {
         self.0.shared.inner.lock().machine.all_stats()
     }
 
-    /// What it costs in memory.
+    /// The memory that it uses.
     pub fn bytes(&self) -> Bytes {
         self.0.shared.inner.lock().machine.bytes()
     }
@@ -426,12 +426,12 @@ impl Ranges {
         }
     }
 
-    /// What the clock of the values shows.
+    /// The time of the clock of the values.
     pub fn now(&self) -> Instant {
         self.0.shared.clock.now()
     }
 
-    /// What was read back when they were opened.
+    /// The state that was read when they were opened.
     pub fn loaded(&self) -> &Loaded {
         &self.0.loaded
     }
@@ -459,11 +459,11 @@ impl Ranges {
 
     /// Wakes the tasks that wait for answers from the thread on which this runs, if
     /// it is theirs. Nothing needs it, but where hundreds wait in a runtime of one
-    /// thread it spares as many calls to the system. There may be one for each such
+    /// thread it saves a system call for each of them. There may be one for each such
     /// runtime, which must run for as long as its thread waits for answers. It
     /// never ends.
-    pub fn ferry(&self) -> impl Future<Output = ()> + Send + use<> {
-        Arc::clone(&self.0.shared.safe).ferry()
+    pub fn commit_notifier(&self) -> impl Future<Output = ()> + Send + use<> {
+        Arc::clone(&self.0.shared.safe).commit_notifier()
     }
 
     /// Write down what was decided, and then that nothing more comes. Returns
@@ -517,7 +517,7 @@ impl Ranges {
         self.answer(inner, decision, now)
     }
 
-    /// What was just decided, to be told when it is safe.
+    /// The answer of a decision, to be given when it is safe.
     fn answer<T>(
         &self,
         mut inner: MutexGuard<'_, Inner>,

@@ -1,4 +1,4 @@
-//! Grants as many leases as its valve allows, and lets the others wait.
+//! Grants leases while its valve allows it; other asks wait.
 //!
 //! The handle of the core's regulator. A wait is a future whose drop cancels
 //! it; a grant is a [`Lease`] whose drop releases it.
@@ -183,7 +183,7 @@ impl Regulator {
     /// The regulator's numbers.
     pub fn stats(&self) -> Stats {
         let mut stats = self.driver.look(core::Regulator::stats);
-        let admission = self.driver.shell().door();
+        let admission = self.driver.shell().admission();
         admission.count_refused(Side::Ask, &mut stats.asks);
         stats
     }

@@ -17,10 +17,10 @@ struct Inner<T> {
     waiter: Option<Waker>,
 }
 
-/// Which of the two parties that met this one is.
+/// Which party of a match.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(usize)]
-pub(crate) enum Seat {
+pub(crate) enum MatchSide {
     /// It was there first and waited.
     Waiter,
     /// It came and found the other.
@@ -45,17 +45,17 @@ impl fmt::Display for Ended {
     }
 }
 
-/// What two parties that met share, as both see it.
+/// The shared state of a match, for both parties.
 pub(crate) trait Bond: Send + Sync {
     /// One of the two ends the match. Only its first word counts.
-    fn end(&self, seat: Seat, how: Ended);
+    fn end(&self, side: MatchSide, how: Ended);
     /// How the other ended the match, if it did.
-    fn ended(&self, seat: Seat) -> Option<Ended>;
-    /// As `ended`, but wake the one in `seat` when it has.
-    fn poll_ended(&self, seat: Seat, context: &Context<'_>) -> Poll<Ended>;
+    fn ended(&self, side: MatchSide) -> Option<Ended>;
+    /// As `ended`, but wake the party on `side` when the other has ended it.
+    fn poll_ended(&self, side: MatchSide, context: &Context<'_>) -> Poll<Ended>;
 }
 
-impl Seat {
+impl MatchSide {
     pub(crate) const fn other(self) -> Self {
         match self {
             Self::Waiter => Self::Comer,

@@ -114,16 +114,16 @@ pub trait Store: Send {
     /// Which opening of the store this is. It grows with each.
     fn fence(&self) -> u64;
 
-    /// What the store is called in logs.
+    /// The name of the store in logs.
     fn name(&self) -> &str;
 }
 
-/// What a batch holds of one partition.
+/// The entries of one partition in a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BatchSection<'a> {
     /// Which partition.
     pub partition: u32,
-    /// What is written of it, after all that was written before.
+    /// The entries, in order after all earlier ones.
     pub bytes: &'a [u8],
 }
 

@@ -7,7 +7,7 @@ use std::thread;
 use tokio::runtime;
 use tokio::sync::Notify;
 
-/// What the timer task sleeps on between deadlines.
+/// Wakes the timer task between deadlines.
 #[derive(Debug)]
 pub(crate) struct TimerWake(Notify);
 

@@ -139,7 +139,7 @@ async fn a_try_never_waits() {
 async fn asking_now_gives_the_answer_or_the_wait_for_it() {
     let broker = broker(never());
     let Now::Waiting(asking) = broker.ask_now("anna", AskOptions::default()) else {
-        panic!("nobody offers yet");
+        panic!("there is no offer yet");
     };
     assert!(asking.ticket().is_some());
     let Now::Answered(worker) = broker.offer_now(5, AskOptions::default()) else {
@@ -313,7 +313,7 @@ async fn a_single_poll_finds_a_waiting_offer() {
         let _worker = broker.begin_offer(n, AskOptions::default());
         let look = pin!(broker.ask("anna")).poll(&mut Context::from_waker(Waker::noop()));
         let Poll::Ready(met) = look else {
-            panic!("somebody was there");
+            panic!("an offer was there");
         };
         assert_eq!(met.unwrap().value, n);
     }
@@ -352,7 +352,7 @@ async fn a_protector_turns_asks_away_while_there_are_no_offers() {
                 assert_eq!(refused.refusal.reason, Reason::Protected);
                 turned_away += 1;
             }
-            Now::Answered(Ok(_)) => panic!("nobody offers"),
+            Now::Answered(Ok(_)) => panic!("there is no offer"),
         }
     }
     assert!(turned_away > 1000, "{turned_away}");

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::Duration;
 
-use live::{Census, Maker};
+use live::{LiveCount, Maker};
 use rideau::{
     AskOptions, Clock, Held, KeyedOptions, KeyedPool, NotTaken, PoolOptions, Reason, Retired, queue,
 };
@@ -35,9 +35,9 @@ fn options(max: usize, each: usize) -> KeyedOptions {
     }
 }
 
-fn pools(census: &Arc<Census>, options: KeyedOptions) -> Pools {
-    let census = Arc::clone(census);
-    let maker = move |key: &&'static str| Maker::of(key, &census);
+fn pools(live_count: &Arc<LiveCount>, options: KeyedOptions) -> Pools {
+    let live_count = Arc::clone(live_count);
+    let maker = move |key: &&'static str| Maker::of(key, &live_count);
     KeyedPool::new_by(maker, options, &Clock::paused()).unwrap()
 }
 
@@ -68,8 +68,8 @@ fn sizes(pools: &Pools) -> BTreeMap<&'static str, usize> {
 
 #[tokio::test(start_paused = true)]
 async fn each_key_has_members_of_its_own_up_to_its_limit() {
-    let census = Arc::default();
-    let pools = pools(&census, options(10, 2));
+    let live_count = Arc::default();
+    let pools = pools(&live_count, options(10, 2));
     let a = [
         pools.take(&"a").await.unwrap(),
         pools.take(&"a").await.unwrap(),
@@ -79,7 +79,7 @@ async fn each_key_has_members_of_its_own_up_to_its_limit() {
     let third = waiter(&pools, "a");
     settle().await;
     assert!(!third.is_finished());
-    assert_eq!(census.live(), 3);
+    assert_eq!(live_count.live(), 3);
     let [one, other] = a;
     let number = one.number;
     drop(one);
@@ -90,8 +90,8 @@ async fn each_key_has_members_of_its_own_up_to_its_limit() {
 
 #[tokio::test(start_paused = true)]
 async fn the_member_that_is_idle_longest_of_all_makes_room() {
-    let census = Arc::default();
-    let pools = pools(&census, options(4, 4));
+    let live_count = Arc::default();
+    let pools = pools(&live_count, options(4, 4));
     // Taken as a, b, c, c and released as b, c, a, c.
     let a = pools.take(&"a").await.unwrap();
     let b = pools.take(&"b").await.unwrap();
@@ -109,16 +109,16 @@ async fn the_member_that_is_idle_longest_of_all_makes_room() {
         held.push(pools.take(&key).await.unwrap());
         settle().await;
         left.push(keys(&pools).concat());
-        assert_eq!(census.live(), 4);
+        assert_eq!(live_count.live(), 4);
     }
     assert_eq!(left, ["acw", "acwx", "cwxy", "wxyz"]);
-    assert_eq!(census.most(), 4);
+    assert_eq!(live_count.most(), 4);
 }
 
 #[tokio::test(start_paused = true)]
 async fn what_was_used_just_now_without_any_lock_is_not_the_longest_idle() {
-    let census = Arc::default();
-    let pools = pools(&census, options(2, 2));
+    let live_count = Arc::default();
+    let pools = pools(&live_count, options(2, 2));
     drop(pools.take(&"a").await.unwrap());
     sleep(10 * MILLI).await;
     drop(pools.take(&"b").await.unwrap());
@@ -131,10 +131,10 @@ async fn what_was_used_just_now_without_any_lock_is_not_the_longest_idle() {
 
 #[tokio::test(start_paused = true)]
 async fn a_take_that_finds_nothing_to_evict_waits_for_the_first_that_is_idle() {
-    let census = Arc::default();
+    let live_count = Arc::default();
     let slow = 3600 * SECOND;
     let pools = pools(
-        &census,
+        &live_count,
         KeyedOptions {
             turn: slow,
             ..options(2, 2)
@@ -144,17 +144,17 @@ async fn a_take_that_finds_nothing_to_evict_waits_for_the_first_that_is_idle() {
     let b = pools.take(&"b").await.unwrap();
     let waiting = waiter(&pools, "c");
     sleep(SECOND).await;
-    assert!(!waiting.is_finished() && census.live() == 2);
+    assert!(!waiting.is_finished() && live_count.live() == 2);
     drop(b);
     assert_eq!(waiting.await.unwrap().unwrap().of, "c");
-    assert_eq!(census.most(), 2);
+    assert_eq!(live_count.most(), 2);
     drop(a);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_take_that_left_the_line_costs_no_other_key_a_member() {
-    let census = Arc::default();
-    let pools = pools(&census, options(1, 1));
+    let live_count = Arc::default();
+    let pools = pools(&live_count, options(1, 1));
     let a = pools.take(&"a").await.unwrap();
     let number = a.number;
     let waiting = waiter(&pools, "b");
@@ -162,16 +162,16 @@ async fn a_take_that_left_the_line_costs_no_other_key_a_member() {
     assert_eq!(keys(&pools), ["a", "b"]);
     waiting.abort();
     settle().await;
-    assert_eq!(keys(&pools), ["a"], "nobody waits for it any more");
+    assert_eq!(keys(&pools), ["a"], "no take waits for it any more");
     drop(a);
     assert_eq!(pools.take(&"a").await.unwrap().number, number);
-    assert_eq!(census.made(), 1);
+    assert_eq!(live_count.made(), 1);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_slot_is_not_free_before_the_evicted_member_is_really_gone() {
-    let census = Arc::<Census>::default();
-    let counted = Arc::clone(&census);
+    let live_count = Arc::<LiveCount>::default();
+    let counted = Arc::clone(&live_count);
     let slow = move |key: &&'static str| Maker {
         start: SECOND,
         stop: SECOND,
@@ -183,15 +183,15 @@ async fn a_slot_is_not_free_before_the_evicted_member_is_really_gone() {
     assert_eq!(begun.elapsed(), SECOND);
     drop(pools.take(&"b").await.unwrap());
     assert_eq!(begun.elapsed(), 3 * SECOND, "a stop, and then a start");
-    assert_eq!(census.most(), 1);
+    assert_eq!(live_count.most(), 1);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_key_without_members_and_waiters_is_forgotten_and_may_come_back() {
-    let census = Arc::default();
+    let live_count = Arc::default();
     let mut options = options(5, 2);
     options.each.idle_age_max = Some(SECOND);
-    let pools = pools(&census, options);
+    let pools = pools(&live_count, options);
     for key in ["a", "b", "c"] {
         drop(pools.take(&key).await.unwrap());
     }
@@ -200,7 +200,7 @@ async fn a_key_without_members_and_waiters_is_forgotten_and_may_come_back() {
     assert_eq!(keys(&pools), ["a", "c"]);
     sleep(2 * SECOND).await;
     settle().await;
-    assert!(keys(&pools).is_empty() && census.live() == 0);
+    assert!(keys(&pools).is_empty() && live_count.live() == 0);
     assert_eq!(pools.take(&"a").await.unwrap().of, "a");
     assert_eq!(keys(&pools), ["a"]);
 }
@@ -208,8 +208,8 @@ async fn a_key_without_members_and_waiters_is_forgotten_and_may_come_back() {
 #[tokio::test(start_paused = true)]
 async fn a_thousand_keys_that_come_once_leave_nothing_but_what_is_idle() {
     const NAMES: &str = "abcdefghijklmnopqrstuvwxyzabcdefghijklmnopqrstuvwxyz";
-    let census = Arc::default();
-    let pools = pools(&census, options(5, 1));
+    let live_count = Arc::default();
+    let pools = pools(&live_count, options(5, 1));
     for turn in 0..1_000 {
         let (at, len) = (turn % 26, 1 + turn / 26 % 20);
         let key = &NAMES[at..at + len];
@@ -217,10 +217,10 @@ async fn a_thousand_keys_that_come_once_leave_nothing_but_what_is_idle() {
     }
     settle().await;
     assert_eq!(keys(&pools).len(), 5);
-    assert_eq!((census.live(), census.most()), (5, 5));
+    assert_eq!((live_count.live(), live_count.most()), (5, 5));
 }
 
-/// Take a key's members over and over with so many tasks.
+/// Take a key's members over and over with this many tasks.
 fn hog(pools: &Pools, key: &'static str, tasks: usize) -> Vec<JoinHandle<()>> {
     let one = |_| {
         let pools = pools.clone();
@@ -238,8 +238,8 @@ fn hog(pools: &Pools, key: &'static str, tasks: usize) -> Vec<JoinHandle<()>> {
 #[tokio::test(start_paused = true)]
 async fn a_key_that_is_always_busy_does_not_starve_the_others() {
     for max in [1, 2, 4] {
-        let census = Arc::default();
-        let pools = pools(&census, options(max, 8));
+        let live_count = Arc::default();
+        let pools = pools(&live_count, options(max, 8));
         let hogs = hog(&pools, "hog", 20);
         sleep(SECOND).await;
         assert_eq!(sizes(&pools)["hog"], max);
@@ -250,15 +250,15 @@ async fn a_key_that_is_always_busy_does_not_starve_the_others() {
             assert!(waited < SECOND, "{waited:?} in turn {turn} of {max}");
             sleep(SECOND).await;
         }
-        assert!(census.most() <= max);
+        assert!(live_count.most() <= max);
         hogs.into_iter().for_each(|hog| hog.abort());
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn more_busy_keys_than_members_take_turns() {
-    let census = Arc::default();
-    let pools = pools(&census, options(2, 2));
+    let live_count = Arc::default();
+    let pools = pools(&live_count, options(2, 2));
     let names = ["a", "b", "c", "d", "e"];
     let hogs: Vec<_> = names.iter().flat_map(|key| hog(&pools, key, 3)).collect();
     sleep(60 * SECOND).await;
@@ -273,15 +273,15 @@ async fn more_busy_keys_than_members_take_turns() {
     assert!(*least > 500 && most < &(2 * least), "{served:?}");
     // A turn is a turn: not a start for each take.
     let takes: u64 = served.iter().sum();
-    assert!(census.made() < takes as usize / 5, "{takes}");
-    assert_eq!(census.most(), 2);
+    assert!(live_count.made() < takes as usize / 5, "{takes}");
+    assert_eq!(live_count.most(), 2);
     hogs.into_iter().for_each(|hog| hog.abort());
 }
 
 #[tokio::test(start_paused = true)]
 async fn busy_keys_end_up_with_equal_shares() {
-    let census = Arc::default();
-    let pools = pools(&census, options(6, 6));
+    let live_count = Arc::default();
+    let pools = pools(&live_count, options(6, 6));
     let first = hog(&pools, "a", 20);
     sleep(SECOND).await;
     let others = [hog(&pools, "b", 20), hog(&pools, "c", 20)];
@@ -295,14 +295,14 @@ async fn busy_keys_end_up_with_equal_shares() {
         (3, 3),
         "what is idle goes to the busy"
     );
-    assert_eq!(census.most(), 6);
+    assert_eq!(live_count.most(), 6);
     others.into_iter().flatten().for_each(|hog| hog.abort());
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_member_that_is_never_given_back_does_not_block_the_others() {
-    let census = Arc::default();
-    let pools = pools(&census, options(2, 2));
+    let live_count = Arc::default();
+    let pools = pools(&live_count, options(2, 2));
     let _for_ever = pools.take(&"a").await.unwrap();
     let hogs = hog(&pools, "b", 3);
     sleep(SECOND).await;
@@ -315,8 +315,8 @@ async fn a_member_that_is_never_given_back_does_not_block_the_others() {
 
 #[tokio::test(start_paused = true)]
 async fn a_key_whose_starts_fail_keeps_no_room_from_the_others() {
-    let census = Arc::<Census>::default();
-    let counted = Arc::clone(&census);
+    let live_count = Arc::<LiveCount>::default();
+    let counted = Arc::clone(&live_count);
     let maker = move |key: &&'static str| {
         let maker = Maker::of(key, &counted);
         maker.fails.store(*key == "down", SeqCst);
@@ -329,7 +329,7 @@ async fn a_key_whose_starts_fail_keeps_no_room_from_the_others() {
         drop(pools.take(&"up").await.unwrap());
         sleep(10 * MILLI).await;
     }
-    assert!(!down.is_finished() && census.most() == 1);
+    assert!(!down.is_finished() && live_count.most() == 1);
     down.abort();
     settle().await;
     assert_eq!(pools.take(&"up").await.unwrap().of, "up");
@@ -337,20 +337,20 @@ async fn a_key_whose_starts_fail_keeps_no_room_from_the_others() {
 
 #[tokio::test(start_paused = true)]
 async fn a_take_that_does_not_wait_has_more_luck_the_next_time() {
-    let census = Arc::default();
-    let pools = pools(&census, options(1, 1));
+    let live_count = Arc::default();
+    let pools = pools(&live_count, options(1, 1));
     drop(pools.take(&"a").await.unwrap());
     let no = pools.try_take(&"b").unwrap_err();
     assert_eq!(no.refusal.reason, Reason::Busy);
     settle().await;
     assert_eq!(pools.try_take(&"b").unwrap().of, "b");
-    assert_eq!((keys(&pools), census.most()), (vec!["b"], 1));
+    assert_eq!((keys(&pools), live_count.most()), (vec!["b"], 1));
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_lower_limit_is_kept_as_members_become_idle() {
-    let census = Arc::default();
-    let pools = pools(&census, options(4, 4));
+    let live_count = Arc::default();
+    let pools = pools(&live_count, options(4, 4));
     let mut held = Vec::new();
     for key in ["a", "a", "b", "c"] {
         held.push(pools.take(&key).await.unwrap());
@@ -358,24 +358,24 @@ async fn a_lower_limit_is_kept_as_members_become_idle() {
     pools.reconfigure(options(2, 4)).unwrap();
     assert_eq!(pools.options().max, 2);
     settle().await;
-    assert_eq!(census.live(), 4, "nobody loses what it holds");
+    assert_eq!(live_count.live(), 4, "no holder loses its members");
     while let Some(member) = held.pop() {
         drop(member);
         settle().await;
-        assert_eq!(census.live(), held.len().max(2));
+        assert_eq!(live_count.live(), held.len().max(2));
     }
     pools.reconfigure(options(3, 4)).unwrap();
     let _more = [
         pools.take(&"d").await.unwrap(),
         pools.take(&"d").await.unwrap(),
     ];
-    assert_eq!(census.live(), 3);
+    assert_eq!(live_count.live(), 3);
 }
 
 #[tokio::test(start_paused = true)]
 async fn closing_refuses_all_and_ends_with_the_last_member() {
-    let census = Arc::default();
-    let pools = pools(&census, options(2, 1));
+    let live_count = Arc::default();
+    let pools = pools(&live_count, options(2, 1));
     let held = pools.take(&"a").await.unwrap();
     drop(pools.take(&"b").await.unwrap());
     let waiting = waiter(&pools, "a");
@@ -389,18 +389,18 @@ async fn closing_refuses_all_and_ends_with_the_last_member() {
         assert_eq!(no.refusal.reason, Reason::Closed);
     }
     settle().await;
-    assert!(!closed.is_finished() && census.live() == 1);
+    assert!(!closed.is_finished() && live_count.live() == 1);
     Held::revoked(&held).await;
     drop(held);
     closed.await.unwrap();
     settle().await;
-    assert!(census.live() == 0 && keys(&pools).is_empty());
+    assert!(live_count.live() == 0 && keys(&pools).is_empty());
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_pool_that_is_closed_says_so_until_it_is_gone_and_then_comes_back() {
-    let census = Arc::default();
-    let pools = pools(&census, options(2, 1));
+    let live_count = Arc::default();
+    let pools = pools(&live_count, options(2, 1));
     let held = pools.take(&"a").await.unwrap();
     let pool = Held::pool(&held);
     let closing = tokio::spawn(async move { pool.close(SECOND).await });
@@ -415,8 +415,8 @@ async fn a_pool_that_is_closed_says_so_until_it_is_gone_and_then_comes_back() {
 
 #[tokio::test(start_paused = true)]
 async fn an_evicted_member_is_counted_as_surplus() {
-    let census = Arc::default();
-    let pools = pools(&census, options(2, 2));
+    let live_count = Arc::default();
+    let pools = pools(&live_count, options(2, 2));
     let both = [
         pools.take(&"a").await.unwrap(),
         pools.take(&"a").await.unwrap(),
@@ -429,11 +429,11 @@ async fn an_evicted_member_is_counted_as_surplus() {
 
 #[tokio::test]
 async fn options_that_start_members_ahead_of_need_are_refused() {
-    let census = Arc::<Census>::default();
+    let live_count = Arc::<LiveCount>::default();
     let refused = |change: fn(&mut KeyedOptions)| {
         let mut options = options(2, 2);
         change(&mut options);
-        let maker = Maker::of("a", &census);
+        let maker = Maker::of("a", &live_count);
         let pools = KeyedPool::new(move |_: &u8| maker.clone(), options);
         pools.unwrap_err().option
     };
@@ -453,9 +453,9 @@ async fn options_that_start_members_ahead_of_need_are_refused() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn the_limits_hold_exactly_under_random_load_from_many_threads() {
     const NAMES: [&str; 6] = ["a", "b", "c", "d", "e", "f"];
-    let census = Arc::<Census>::default();
-    let of_key: BTreeMap<_, Arc<Census>> = NAMES.map(|key| (key, Arc::default())).into();
-    let (counted, of_keys) = (Arc::clone(&census), of_key.clone());
+    let live_count = Arc::<LiveCount>::default();
+    let of_key: BTreeMap<_, Arc<LiveCount>> = NAMES.map(|key| (key, Arc::default())).into();
+    let (counted, of_keys) = (Arc::clone(&live_count), of_key.clone());
     let maker = move |key: &&'static str| Maker {
         stop: MILLI,
         start: MILLI,
@@ -491,9 +491,9 @@ async fn the_limits_hold_exactly_under_random_load_from_many_threads() {
         let limit = tokio::time::timeout(60 * SECOND, task);
         limit.await.expect("nothing hangs").unwrap();
     }
-    assert!(census.most() <= 4, "{} of at most 4", census.most());
+    assert!(live_count.most() <= 4, "{} of at most 4", live_count.most());
     assert!(of_key.values().all(|of| of.most() <= 3));
     pools.close(SECOND).await;
-    assert_eq!(census.live(), 0);
-    assert!(census.made() > 20);
+    assert_eq!(live_count.live(), 0);
+    assert!(live_count.made() > 20);
 }

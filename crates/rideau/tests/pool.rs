@@ -5,7 +5,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
-#[path = "pool/shelf.rs"]
+#[path = "pool/idle_cache.rs"]
 mod cache;
 #[path = "pool/change.rs"]
 mod change;

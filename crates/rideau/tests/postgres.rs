@@ -227,7 +227,7 @@ async fn work(pool: Pool<Postgres>, board: Arc<Board>, number: i32) {
     let mut share = SHARE;
     while share > 0 {
         let restarted = board.restarted.load(Ordering::SeqCst);
-        let client = pool.take().await.expect("nobody is shed");
+        let client = pool.take().await.expect("no take is shed");
         match client.query_one("select $1::int4", &[&number]).await {
             Ok(row) => {
                 assert_eq!(row.get::<_, i32>(0), number);
@@ -281,7 +281,7 @@ async fn a_restart_costs_a_pool_no_more_than_the_queries_under_way() {
     let failed = board.failed.load(Ordering::SeqCst);
     assert!(failed <= MEMBERS, "{failed} queries failed");
     let retired: u64 = pool.stats().retired.iter().sum();
-    assert!(retired > 0, "nobody noticed the restart");
+    assert!(retired > 0, "no member noticed the restart");
 
     let mut held = Vec::new();
     for _ in 0..MEMBERS {

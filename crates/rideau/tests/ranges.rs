@@ -45,7 +45,7 @@ mod shim;
 #[path = "store/stage.rs"]
 mod stage;
 
-/// All tests of this file are about ranges with so many partitions.
+/// All tests of this file are about ranges with this many partitions.
 fn partitions() -> Partitions {
     Partitions::ONE
 }

@@ -4,6 +4,8 @@
 
 #[path = "cluster_ranges/clocks.rs"]
 mod clocks;
+#[path = "cluster_ranges/kept_logs.rs"]
+mod kept_logs;
 #[path = "cluster_ranges/keys.rs"]
 mod keys;
 #[path = "cluster_ranges/laws.rs"]
@@ -16,7 +18,5 @@ mod moves;
 mod oracle;
 #[path = "cluster_ranges/serving.rs"]
 mod serving;
-#[path = "cluster_ranges/shelves.rs"]
-mod shelves;
 #[path = "cluster_ranges/snapshots.rs"]
 mod snapshots;

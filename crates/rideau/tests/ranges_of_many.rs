@@ -38,7 +38,7 @@ mod process;
 #[path = "store/stage.rs"]
 mod stage;
 
-/// All tests of this file are about ranges with so many partitions.
+/// All tests of this file are about ranges with this many partitions.
 fn partitions() -> Partitions {
     Partitions::new(64, 0).unwrap()
 }

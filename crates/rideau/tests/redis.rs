@@ -140,7 +140,7 @@ async fn work(pool: Pool<Redis>, board: Arc<Board>) {
     let mut share = SHARE;
     while share > 0 {
         let restarted = board.restarted.load(Ordering::SeqCst);
-        let mut connection = pool.take().await.expect("nobody is shed");
+        let mut connection = pool.take().await.expect("no take is shed");
         match connection.incr::<_, _, u64>("count", 1).await {
             Ok(_) => {
                 board.answered.fetch_add(1, Ordering::SeqCst);
@@ -196,7 +196,7 @@ async fn a_restart_costs_a_pool_no_more_than_the_commands_under_way() {
     let failed = board.failed.load(Ordering::SeqCst);
     assert!(failed <= MEMBERS, "{failed} commands failed");
     let retired: u64 = pool.stats().retired.iter().sum();
-    assert!(retired > 0, "nobody noticed the restart");
+    assert!(retired > 0, "no member noticed the restart");
 
     let mut held = Vec::new();
     for _ in 0..MEMBERS {

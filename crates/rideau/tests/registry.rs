@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::Duration;
 
-use live::{Census, Maker};
+use live::{LiveCount, Maker};
 use rideau::{AddError, AskOptions, Clock, Held, NoSuchPool, Pool, PoolOptions, Reason, Registry};
 use tokio::task::yield_now;
 use tokio::time::{Instant, sleep};
@@ -41,9 +41,9 @@ async fn settle() {
 
 #[tokio::test]
 async fn a_name_stands_for_one_pool_and_an_unknown_one_is_an_error_value() {
-    let census = Arc::<Census>::default();
+    let live_count = Arc::<LiveCount>::default();
     let registry = Registry::new();
-    let maker = || Maker::of("a", &census);
+    let maker = || Maker::of("a", &live_count);
     let pool = registry.add("a", maker(), of(1, 1)).unwrap();
     settle().await;
     let again = registry.add("a", maker(), of(1, 1)).unwrap_err();
@@ -54,7 +54,7 @@ async fn a_name_stands_for_one_pool_and_an_unknown_one_is_an_error_value() {
         "there is a pool named `a` already; remove it first, or choose another name"
     );
     settle().await;
-    assert_eq!(census.made(), 1, "a name that is taken starts nothing");
+    assert_eq!(live_count.made(), 1, "a name that is taken starts nothing");
     let invalid = registry.add("b", maker(), of(0, 0)).unwrap_err();
     assert!(matches!(invalid, AddError::Option(_)));
 
@@ -70,28 +70,28 @@ async fn a_name_stands_for_one_pool_and_an_unknown_one_is_an_error_value() {
 
 #[tokio::test(start_paused = true)]
 async fn s24_a_graceful_removal_ends_with_the_last_member_that_comes_back() {
-    let census = Arc::<Census>::default();
+    let live_count = Arc::<LiveCount>::default();
     let registry = Registry::new();
-    let pool = add(&registry, "a", Maker::of("a", &census), of(3, 3)).unwrap();
+    let pool = add(&registry, "a", Maker::of("a", &live_count), of(3, 3)).unwrap();
     settle().await;
     let (one, other) = (pool.take().await.unwrap(), pool.take().await.unwrap());
     let waits = tokio::spawn(registry.remove("a", 60 * SECOND).unwrap());
     settle().await;
-    assert_eq!(census.live(), 2, "what is idle is stopped at once");
+    assert_eq!(live_count.live(), 2, "what is idle is stopped at once");
     assert!(pool.take().await.is_err() && registry.get("a").is_none());
     assert!(!Held::is_revoked(&one) && !waits.is_finished());
     drop(one);
     settle().await;
-    assert!(census.live() == 1 && !waits.is_finished());
+    assert!(live_count.live() == 1 && !waits.is_finished());
     drop(other);
     waits.await.unwrap();
-    assert_eq!(census.live(), 0);
+    assert_eq!(live_count.live(), 0);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_removal_refuses_waiting_takes_at_once_and_revokes_at_its_deadline() {
-    let census = Arc::<Census>::default();
-    let maker = Maker::of("a", &census);
+    let live_count = Arc::<LiveCount>::default();
+    let maker = Maker::of("a", &live_count);
     let aborts = Arc::clone(&maker.aborts);
     let registry = Registry::new();
     let pool = add(&registry, "a", maker, of(1, 1)).unwrap();
@@ -110,13 +110,13 @@ async fn a_removal_refuses_waiting_takes_at_once_and_revokes_at_its_deadline() {
     assert_eq!(aborts.load(SeqCst), 1);
     drop(held);
     registry.close(SECOND).await;
-    assert_eq!(census.live(), 0);
+    assert_eq!(live_count.live(), 0);
 }
 
 #[tokio::test(start_paused = true)]
 async fn s25_an_immediate_removal_aborts_and_tells_and_leaves_nothing() {
-    let census = Arc::<Census>::default();
-    let maker = Maker::of("a", &census);
+    let live_count = Arc::<LiveCount>::default();
+    let maker = Maker::of("a", &live_count);
     let aborts = Arc::clone(&maker.aborts);
     let registry = Registry::new();
     let pool = add(&registry, "a", maker, of(2, 2)).unwrap();
@@ -131,29 +131,29 @@ async fn s25_an_immediate_removal_aborts_and_tells_and_leaves_nothing() {
     });
     removed.await;
     holder.await.unwrap();
-    assert_eq!(census.live(), 0);
+    assert_eq!(live_count.live(), 0);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_removal_that_is_not_awaited_still_stops_members_in_good_order() {
-    let census = Arc::<Census>::default();
+    let live_count = Arc::<LiveCount>::default();
     let maker = Maker {
         stop: SECOND,
-        ..Maker::of("a", &census)
+        ..Maker::of("a", &live_count)
     };
     let registry = Registry::new();
     add(&registry, "a", maker, of(2, 2)).unwrap();
     settle().await;
     drop(registry.remove("a", SECOND).unwrap());
     sleep(SECOND / 2).await;
-    assert_eq!(census.live(), 2, "the stops take their time");
+    assert_eq!(live_count.live(), 2, "the stops take their time");
     sleep(SECOND).await;
-    assert_eq!(census.live(), 0);
+    assert_eq!(live_count.live(), 0);
 }
 
 #[tokio::test(start_paused = true)]
 async fn s26_a_name_is_free_while_its_old_pool_closes_and_late_starts_are_destroyed() {
-    let (old, new) = (Arc::<Census>::default(), Arc::<Census>::default());
+    let (old, new) = (Arc::<LiveCount>::default(), Arc::<LiveCount>::default());
     let slow = Maker {
         start: 10 * SECOND,
         ..Maker::of("old", &old)
@@ -176,9 +176,9 @@ async fn s26_a_name_is_free_while_its_old_pool_closes_and_late_starts_are_destro
 
 #[tokio::test(start_paused = true)]
 async fn pools_are_suspended_resumed_and_replaced_by_name() {
-    let census = Arc::<Census>::default();
+    let live_count = Arc::<LiveCount>::default();
     let registry = Registry::new();
-    let pool = add(&registry, "a", Maker::of("a", &census), of(1, 1)).unwrap();
+    let pool = add(&registry, "a", Maker::of("a", &live_count), of(1, 1)).unwrap();
     let first = pool.take().await.unwrap().number;
     registry.suspend("a").unwrap();
     let no = pool.try_take().unwrap_err();
@@ -188,5 +188,5 @@ async fn pools_are_suspended_resumed_and_replaced_by_name() {
     registry.replace("a", Duration::ZERO).unwrap();
     assert_ne!(pool.take().await.unwrap().number, first);
     registry.close(SECOND).await;
-    assert!(registry.names().is_empty() && census.live() == 0);
+    assert!(registry.names().is_empty() && live_count.live() == 0);
 }

@@ -219,7 +219,7 @@ async fn renewals_stop_when_there_are_leases_enough() {
     let other = regulator.ask().await.unwrap();
     let one = one.renew().unwrap();
     regulator.reconfigure(options("kind=open max=1")).unwrap();
-    assert_eq!(regulator.size(), 2, "nobody loses a lease to a change");
+    assert_eq!(regulator.size(), 2, "no holder loses a lease to a change");
     let stopped = one.renew().unwrap_err();
     assert_eq!(
         stopped.to_string(),
@@ -344,7 +344,7 @@ async fn an_ask_cancelled_by_ticket_or_tag_gets_an_answer() {
 async fn asking_now_gives_the_answer_or_the_wait_for_it() {
     let regulator = regulator("kind=open max=1");
     let Now::Answered(lease) = regulator.ask_now(AskOptions::default()) else {
-        panic!("nobody holds a lease yet");
+        panic!("no lease is held yet");
     };
     let Now::Waiting(leasing) = regulator.ask_now(AskOptions::default()) else {
         panic!("there is one lease");
@@ -421,7 +421,7 @@ async fn the_timer_task_ends_with_the_last_of_handle_wait_and_lease() {
     }
 }
 
-/// D17: only asks are ever turned away at the door.
+/// D17: only asks are ever refused by the protector.
 #[tokio::test(start_paused = true)]
 async fn a_protector_turns_asks_away_but_never_a_holder() {
     let regulator = Regulator::new_by(

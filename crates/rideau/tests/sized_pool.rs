@@ -20,7 +20,7 @@ async fn a_pool_grows_while_workers_are_scarce_and_shrinks_when_idle() {
         .map(|_| tokio::spawn(work(size.clone(), broker.clone())))
         .collect();
     tokio::time::sleep(5000 * MS).await;
-    assert_eq!(size.size(), 1, "nobody asks");
+    assert_eq!(size.size(), 1, "no take comes");
 
     let clients: Vec<_> = (0..20)
         .map(|_| tokio::spawn(ask_all_the_time(broker.clone())))
@@ -32,7 +32,7 @@ async fn a_pool_grows_while_workers_are_scarce_and_shrinks_when_idle() {
         client.abort();
     }
     tokio::time::sleep(10_000 * MS).await;
-    assert_eq!(size.size(), 1, "nobody asks any more");
+    assert_eq!(size.size(), 1, "no take comes any more");
 
     broker.close();
     size.close();

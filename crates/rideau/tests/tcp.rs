@@ -23,7 +23,7 @@ async fn started() -> (Tcp, TcpStream, TcpStream) {
     let listener = TcpListener::bind("127.0.0.1:0").await;
     let listener = listener.expect("a port is free");
     let tcp = Tcp::new(listener.local_addr().expect("it is bound"));
-    let stream = soon(tcp.start()).await.expect("somebody listens");
+    let stream = soon(tcp.start()).await.expect("a process listens");
     let (peer, _) = soon(listener.accept()).await.expect("it was started");
     (tcp, stream, peer)
 }

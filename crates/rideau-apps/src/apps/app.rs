@@ -21,13 +21,13 @@ pub struct App {
     pub id: AppId,
     /// Its name.
     pub name: Arc<str>,
-    /// What it is told now.
+    /// Its current config.
     pub config: ArcSwap<AppConfig>,
-    /// What its processes wrote last.
+    /// The last output of its processes.
     pub output: Output,
-    /// What became of the requests for it.
+    /// Outcomes of its requests.
     pub counts: AppCounters,
-    /// How much of that was logged of late.
+    /// How much of that was logged recently.
     pub log_rate: LogRate,
     /// The processor time that its processes were seen to use, in microseconds.
     pub(super) processor: AtomicU64,
@@ -41,7 +41,7 @@ pub struct App {
     second_chances: AtomicU64,
 }
 
-/// So many in one trial.
+/// The most in one trial.
 const SECOND_CHANCES: u64 = 100;
 
 impl App {

@@ -1,4 +1,4 @@
-//! What became of the requests for one application, counted without a lock.
+//! Outcomes of the requests for one application, counted without a lock.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -35,7 +35,7 @@ const WORDS: [&str; 16] = [
     "other",
 ];
 
-/// What became of the requests for one application.
+/// Outcomes of the requests for one application.
 #[derive(Default)]
 pub struct AppCounters {
     classes: [Class; CLASSES.len()],
@@ -81,7 +81,7 @@ impl AppCounters {
         self.refused[known.unwrap_or(WORDS.len() - 1)].fetch_add(1, Ordering::Relaxed);
     }
 
-    /// What the application answered, by classes of statuses it can have.
+    /// Answers of the application, by class of status.
     pub fn classes(&self) -> Vec<Answered> {
         let classes = CLASSES.iter().zip(&self.classes);
         let classes = classes.map(|(code, class)| class.read(code));
@@ -89,7 +89,7 @@ impl AppCounters {
         classes.filter(known).collect()
     }
 
-    /// What the front answered instead, by word.
+    /// Answers of the front instead, by word.
     pub fn refusals(&self) -> impl Iterator<Item = (&'static str, u64)> {
         let words = WORDS.iter().zip(&self.refused);
         words.map(|(word, count)| (*word, count.load(Ordering::Relaxed)))

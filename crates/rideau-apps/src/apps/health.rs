@@ -24,13 +24,13 @@ pub(super) async fn watch(apps: &Weak<Inner>, running: &Weak<Running>, health: &
     };
     let why = tokio::select! {
         why = asked => why,
-        () = silent => "it gave no sign of life within its watchdog's time".to_owned(),
+        () = silent => "it sent no WATCHDOG=1 within its watchdog time".to_owned(),
     };
     let (Some(inner), Some(process)) = (apps.upgrade(), running.upgrade()) else {
         return;
     };
     let id = process.id;
-    let text = format!("process {id} is unwell: {why}");
+    let text = format!("process {id} is unhealthy: {why}");
     inner.tell(&process.app.name, text, None);
     inner.step(|step| step.machine.unwell(id, step.now, step.effects));
 }

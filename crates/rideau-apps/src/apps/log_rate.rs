@@ -9,7 +9,7 @@ const LINES_MAX: u64 = 10;
 /// For how many of them there is room in what is counted, in bits.
 const COUNT_BITS: u32 = 24;
 
-/// How many lines there were of late; the second above their number.
+/// How many lines there were recently; the second above their number.
 #[derive(Default, Debug)]
 pub struct LogRate(AtomicU64);
 

@@ -22,7 +22,7 @@ const BYTES_MAX: usize = 256 << 10;
 /// A follower that is further behind misses some.
 const BEHIND_MAX: usize = 256;
 
-/// What the processes of one application write.
+/// The output of the processes of one application.
 pub struct Output {
     kept: Mutex<Kept>,
     followers: broadcast::Sender<Arc<AppLine>>,

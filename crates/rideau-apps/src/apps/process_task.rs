@@ -10,7 +10,7 @@ use rideau_core::apps::{Leaving, ProcessId};
 use rideau_process::panics;
 use rideau_process::{
     Address, Exit, Listen, OutputLimits, OutputLine, Probe, Process, Program, Ready,
-    ResourceLimits, Signal, StartReport, Whom,
+    ResourceLimits, Signal, StartReport, StopTarget,
 };
 use tokio::sync::{oneshot, watch};
 use tokio::task::spawn_blocking;
@@ -289,7 +289,7 @@ async fn begin(
     here: oneshot::Sender<()>,
 ) -> Result<Process, Box<StartReport>> {
     let run = &config.run;
-    let folder = inner.workshop.folder().await;
+    let folder = inner.run_dirs.folder().await;
     let folder = folder.map_err(|error| {
         let doing = "open the run folder";
         Box::new(StartReport::unprepared(
@@ -367,7 +367,7 @@ fn program(config: &AppConfig, root: Option<PathBuf>) -> Program {
         stop_timeout: run.stop_timeout,
         stop_signal: run.stop_signal,
         // It stops its own workers, and knows better in which order.
-        stop_whom: Whom::Child,
+        stop_target: StopTarget::Child,
         user: run.user.clone(),
         group: run.group.clone(),
         umask: run.umask,
@@ -468,8 +468,8 @@ mod tests {
             run_dir: Some(folder.join("run")),
             ..Server::default()
         };
-        let workshop = Arc::new(RunDirs::new(&server, Arc::default()));
-        let apps = Apps::new(Limits::default(), workshop, Arc::default());
+        let run_dirs = Arc::new(RunDirs::new(&server, Arc::default()));
+        let apps = Apps::new(Limits::default(), run_dirs, Arc::default());
         apps.begin(&Config {
             apps: vec![config],
             ..Config::default()

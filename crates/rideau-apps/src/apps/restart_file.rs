@@ -19,7 +19,7 @@ use super::{Apps, Inner};
 /// How often the files are looked at.
 const EVERY: Duration = Duration::from_secs(1);
 
-/// What is known of the files after a look.
+/// The state of the files when they were last checked.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(super) struct Markers {
     /// Which file it is: where it really lies, and what says that it is
@@ -101,7 +101,7 @@ impl Inner {
     fn set_one_each(&self, app: &App, is_always: bool) {
         let text = match is_always {
             true => "always_restart.txt is there: each process serves one request",
-            false => "always_restart.txt is gone: processes serve as many as they may",
+            false => "always_restart.txt is gone: processes serve more than one request again",
         };
         self.tell(&app.name, text.into(), None);
         let mut options = app.config.load().options.clone();

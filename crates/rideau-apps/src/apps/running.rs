@@ -27,7 +27,7 @@ pub struct Running {
     pub address: Address,
     /// The connections to it that wait to be used again.
     pub connections: Connections,
-    /// What it serves now.
+    /// The requests that it serves now.
     pub requests: Requests,
     /// The processor time it had used at the last look, in microseconds.
     pub(super) processor: AtomicU64,
@@ -35,12 +35,12 @@ pub struct Running {
     pub(super) draining: watch::Receiver<Option<Leaving>>,
 }
 
-/// What is wanted of a process, to be looked at.
+/// A request that a process serves, as operators see it.
 #[derive(Clone, Debug)]
 pub struct Request {
     /// As `GET`.
     pub method: hyper::Method,
-    /// What for.
+    /// With what follows a `?`.
     pub path: String,
     /// From which client.
     pub client: Option<IpAddr>,
@@ -212,7 +212,10 @@ mod tests {
             let all = requests.all().into_iter();
             all.map(|request| request.path).collect::<Vec<_>>()
         };
-        assert_ne!(listings[0].list, listings[1].list, "each lane has its own");
+        assert_ne!(
+            listings[0].list, listings[1].list,
+            "each thread has its own"
+        );
         assert_eq!(paths(), ["/a", "/b", "/c"]);
         requests.remove(listings[2]);
         assert_eq!(paths(), ["/a", "/c"]);

@@ -44,7 +44,7 @@ pub struct Session {
     /// Where the request is listed.
     listed: Option<Listing>,
     ended: Ended,
-    /// What was answered, and when.
+    /// The head of the answer, and when it came.
     head: Option<AnswerHead>,
     /// How it was answered says nothing of its code.
     is_void: bool,
@@ -62,7 +62,7 @@ pub struct Refused {
 /// How a waiting ask is answered.
 pub(super) struct Waiter(oneshot::Sender<Result<Session, Refusal>>);
 
-/// What became of an ask.
+/// The outcome of an ask.
 pub(crate) enum Asking<'a> {
     /// There is a place.
     Granted(Session),
@@ -86,7 +86,7 @@ struct Place<'a> {
     ticket: Option<Ticket>,
 }
 
-/// What the machine decided.
+/// The decision of the machine.
 enum Decided {
     Granted(Session),
     /// And where the answer comes from.
@@ -281,7 +281,7 @@ impl Session {
         self.ended = ended;
     }
 
-    /// What is wanted of the process, to be looked at.
+    /// Lists the request, so that operators see it.
     pub fn list(
         &mut self,
         method: &hyper::Method,

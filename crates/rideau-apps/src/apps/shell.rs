@@ -141,7 +141,7 @@ impl Tables {
     }
 }
 
-/// What operators are told of a note, and of which application.
+/// The event text of a note, and its application.
 fn said(note: &Note) -> Option<(AppId, String)> {
     Some(match *note {
         Note::Started { app, process, took } => {

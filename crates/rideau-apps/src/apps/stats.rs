@@ -37,7 +37,7 @@ pub struct ProcessShown {
     pub processor: Duration,
     /// Where it is reached.
     pub address: Option<String>,
-    /// What it serves now.
+    /// The requests that it serves now.
     pub requests: Vec<RequestShown>,
 }
 
@@ -46,7 +46,7 @@ pub struct ProcessShown {
 pub struct RequestShown {
     /// As `GET`.
     pub method: String,
-    /// What for.
+    /// With what follows a `?`.
     pub path: String,
     /// From which client.
     pub client: Option<String>,
@@ -65,7 +65,7 @@ impl Apps {
         self.0.shown(app)
     }
 
-    /// What its askers wait for, in plain words.
+    /// Says in plain words why its requests wait.
     pub fn explain(&self, app: &App) -> Vec<String> {
         self.0.step(|step| step.machine.explain(app.id, step.now))
     }

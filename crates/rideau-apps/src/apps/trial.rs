@@ -32,7 +32,7 @@ pub(super) async fn probe(
     inner.step(|step| (step.machine).probed(app.id, old, new, step.now, step.effects));
 }
 
-/// What operators are told of a verdict.
+/// The event text of a verdict.
 pub(super) fn said(generation: u64, verdict: TrialVerdict, seen: &TrialStats) -> String {
     let why = match verdict {
         TrialVerdict::Good => "is good",

@@ -1,4 +1,4 @@
-//! What a client is sent.
+//! Bodies of answers.
 //!
 //! It is a stream that is pulled: a client that cannot take more is not given more.
 
@@ -20,11 +20,11 @@ use super::broken::{Broken, Part};
 use super::budget::Reserved;
 use crate::http1::message_io::MessageIo;
 
-/// What a client is sent.
+/// Bodies of answers.
 pub(super) enum Answer {
     /// All of it, until it is sent.
     Whole(Bytes),
-    /// What a process sends, as it comes.
+    /// Streamed from the process.
     Live(Live),
     /// The same, kept while the client does not take it.
     Buffered(Box<Buffered>),
@@ -72,7 +72,7 @@ impl Answer {
         }
     }
 
-    /// What follows it, as it is written; asked for when all was taken.
+    /// The trailers as bytes; to be called after the last part.
     pub(super) fn take_trailers(&mut self) -> Vec<u8> {
         match self {
             Self::Whole(_) => Vec::new(),

@@ -11,14 +11,14 @@ pub(super) struct ClientConn {
     pub(super) peer: SocketAddr,
     /// The address of the peer, as processes are told it.
     pub(super) peer_text: String,
-    /// What the peer says of the client that it speaks for is believed.
+    /// The peer's `X-Forwarded-*` fields are trusted.
     pub(super) is_trusted: bool,
     pub(super) is_tls: bool,
     /// The certificate that it was let in with, within TLS.
     pub(super) shown: Option<ShownCertificate>,
     /// The port it came to, in words.
     pub(super) port: String,
-    /// What processes are told of a peer that is not believed, as it is written.
+    /// The forwarded fields for an untrusted peer, as bytes.
     pub(super) told: Vec<u8>,
     /// Requests that are being answered, where there may be several.
     in_flight: AtomicUsize,

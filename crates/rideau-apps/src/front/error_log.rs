@@ -8,7 +8,7 @@ use super::conn::ClientConn;
 use super::request::{Begun, ProxyRequest};
 use crate::http1::date;
 
-/// What became of a request whose client did not wait for its answer.
+/// The outcome of a request whose client left before its answer.
 const CLIENT_GONE: (u16, &str) = (499, "client_gone");
 
 /// What became of one whose client did not take its answer.

@@ -55,7 +55,7 @@ impl ProxyRequest {
 }
 
 impl FastPath {
-    /// What is left to do for a request whose connection was closed.
+    /// The next step for a request whose connection was closed.
     pub(super) fn lost<'a>(self, lost: Lost) -> Start<'a> {
         Start::Lost(self.session, self.began, lost)
     }

@@ -58,7 +58,7 @@ pub(super) enum Start<'a> {
 /// A process that gave no answer.
 pub(super) struct Failed {
     no: No,
-    /// What was to be sent, if another process may have it.
+    /// The upload, if the request may be sent to another process.
     again: Option<Upload>,
     /// The process took no connection.
     is_unreachable: bool,
@@ -331,7 +331,7 @@ impl ProxyRequest {
         reply
     }
 
-    /// What a process said, with what we say of it, and without a body.
+    /// The head of a process's answer with our fields, without a body.
     pub(super) fn begun_reply(
         &self,
         visit: &Visit<'_>,

@@ -22,7 +22,7 @@ pub(super) const ERROR: &str = "X-Rideau-Error";
 pub(super) const SERVER_TIMING: &str = "Server-Timing";
 const CONTENT_LENGTH: &str = "Content-Length";
 
-/// What becomes of a field on its way to a process.
+/// What to do with a field on its way to a process.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Kind {
     /// It is handed on, if the connection does not name it.
@@ -48,7 +48,7 @@ enum Claim {
     Other,
 }
 
-/// What some apps take for the same with lines instead of dashes.
+/// Field names that some apps read the same with `_` instead of `-`.
 const UNDERLINED: [&str; 8] = [
     "x-rideau-",
     "x-forwarded-",
@@ -66,7 +66,7 @@ const NAME_MAX: usize = 32;
 /// Bytes of an id that was made elsewhere.
 const ID_MAX: usize = 200;
 
-/// What a process is told besides what the client said.
+/// The fields that the front adds for a process.
 pub(super) struct Toward<'a> {
     pub(super) conn: &'a ClientConn,
     pub(super) id: &'a Id,
@@ -87,7 +87,7 @@ pub(super) fn to_process(out: &mut Vec<u8>, fields: Fields<'_>, toward: &Toward<
         true => named(fields.all("connection")),
         false => Vec::new(),
     };
-    let mut whom = Vec::new();
+    let mut forwarded_for = Vec::new();
     let mut host = toward.host;
     let mut claimed = [false; 3];
     let mut has_start = false;
@@ -102,8 +102,8 @@ pub(super) fn to_process(out: &mut Vec<u8>, fields: Fields<'_>, toward: &Toward<
             }
             Kind::ForwardedFor => {
                 if conn.is_trusted {
-                    whom.extend_from_slice(value);
-                    whom.extend_from_slice(b", ");
+                    forwarded_for.extend_from_slice(value);
+                    forwarded_for.extend_from_slice(b", ");
                 }
                 false
             }
@@ -132,7 +132,7 @@ pub(super) fn to_process(out: &mut Vec<u8>, fields: Fields<'_>, toward: &Toward<
         // Old clients do not say, and processes want to know.
         put(out, "Host", "localhost");
     }
-    put_forwarded(out, conn, whom, host, claimed);
+    put_forwarded(out, conn, forwarded_for, host, claimed);
     if let Some(prefix) = toward.prefix {
         put(out, "X-Forwarded-Prefix", prefix);
     }
@@ -143,17 +143,17 @@ pub(super) fn to_process(out: &mut Vec<u8>, fields: Fields<'_>, toward: &Toward<
 }
 
 /// Write which client the peer speaks for, by its own words if it is trusted: it has
-/// said `whom` and claimed the others, or not.
+/// said `forwarded_for` and claimed the others, or not.
 fn put_forwarded(
     out: &mut Vec<u8>,
     conn: &ClientConn,
-    mut whom: Vec<u8>,
+    mut forwarded_for: Vec<u8>,
     host: Option<&[u8]>,
     claimed: [bool; 3],
 ) {
     if conn.is_trusted {
-        whom.extend_from_slice(conn.peer_text.as_bytes());
-        put(out, "X-Forwarded-For", whom);
+        forwarded_for.extend_from_slice(conn.peer_text.as_bytes());
+        put(out, "X-Forwarded-For", forwarded_for);
         let said = [
             ("X-Forwarded-Proto", conn.scheme().as_bytes()),
             ("X-Forwarded-Host", host.unwrap_or_default()),
@@ -173,12 +173,12 @@ fn put_forwarded(
     }
 }
 
-/// What a process says of its answer, besides what is handed on.
+/// The facts in an answer's head that concern the front.
 #[derive(Default, PartialEq, Eq, Debug)]
 pub(super) struct Noted {
     pub(super) length: Option<u64>,
     pub(super) is_chunked: bool,
-    /// What it says of the connection.
+    /// It closes the connection.
     pub(super) closes: bool,
     pub(super) keeps: bool,
     pub(super) has_date: bool,
@@ -324,7 +324,7 @@ pub(super) fn reads_html(kinds: &[u8]) -> bool {
     memchr::memmem::find(kinds, b"text/html").is_some()
 }
 
-/// What a connection says is of it alone, besides what always is.
+/// The names in `Connection`: fields of this hop alone.
 fn named<'a>(values: impl Iterator<Item = &'a [u8]>) -> Vec<&'a [u8]> {
     // Those that say which host a message is for, and where it ends, are not for
     // its sender to take out.

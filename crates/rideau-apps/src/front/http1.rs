@@ -36,7 +36,7 @@ use crate::http1::message_io::MessageIo;
 use crate::http1::stream::Stream;
 use rideau_process::panics::{self, Panicked};
 
-/// What a client sends after the head of a request.
+/// The body of a client's request.
 struct Body(Arc<Mutex<Client>>);
 
 /// A client's connection.

@@ -46,7 +46,7 @@ pub(super) struct Client {
     limits: HeadLimits,
     patience: Patience,
     head: Head,
-    /// What is still to come of the body after it.
+    /// The rest of the body.
     rest: Rest,
     /// How much of it was dropped.
     skipped: u64,
@@ -66,7 +66,7 @@ pub(super) struct Client {
     is_set: bool,
 }
 
-/// What becomes of the connection.
+/// Whether the connection closes.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Closing {
     /// More requests may follow.
@@ -79,7 +79,7 @@ enum Closing {
     Now,
 }
 
-/// What came of a request.
+/// The result of reading a request.
 pub(super) enum Came {
     /// A head of this many bytes.
     Head(usize),
@@ -89,7 +89,7 @@ pub(super) enum Came {
     Over,
 }
 
-/// What is to be known of a request to answer it.
+/// The properties of a request that its answer depends on.
 #[derive(Clone, Copy)]
 pub(super) struct Manner {
     /// It asks for a head alone.
@@ -113,7 +113,7 @@ pub(super) enum BodyEnd {
 }
 
 impl Manner {
-    /// That of an answer to what may be no request, after which nothing follows.
+    /// For an answer to a malformed request: the connection closes after it.
     pub(super) const LAST: Self = Self {
         wants_head: false,
         is_recent: true,
@@ -417,7 +417,7 @@ impl Client {
         self.closing = self.closing.max(Closing::After);
     }
 
-    /// What was sent must not be taken for all.
+    /// Close so that the client sees that the answer is incomplete.
     pub(super) fn close_broken(&mut self) {
         self.closing = self.closing.max(Closing::Broken);
     }

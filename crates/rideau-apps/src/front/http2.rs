@@ -200,7 +200,7 @@ fn tell(respond: &Mutex<SendResponse<Bytes>>, status: StatusCode, fields: &[u8])
     *early.status_mut() = status;
     *early.headers_mut() = read(fields);
     if let Err(error) = respond.lock().send_informational(early) {
-        tracing::debug!("nothing can be said before an answer: {error}");
+        tracing::debug!("early hints cannot be sent: {error}");
     }
 }
 
@@ -223,7 +223,7 @@ impl Stay {
         respond: &Mutex<SendResponse<Bytes>>,
     ) -> HttpReply {
         let Some((bytes, spans)) = written(parts) else {
-            return front.refuse_at_once(&No::Bad("whom it is for is no host"));
+            return front.refuse_at_once(&No::Bad("its host is not valid"));
         };
         let fields = Fields::new(&bytes, &spans);
         let len = fields.get("content-length").and_then(length);

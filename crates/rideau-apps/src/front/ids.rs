@@ -1,9 +1,9 @@
-//! What requests are called: never twice, and never guessed.
+//! Ids of requests: unique and unguessable.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// What a request is called.
+/// The id of a request.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(super) enum Id {
     /// By us.
@@ -14,7 +14,7 @@ pub(super) enum Id {
 
 /// Makes names for requests.
 pub(super) struct Ids {
-    /// What all names of this run begin with, in digits.
+    /// The digits that all ids of this run begin with.
     run: [u8; HALF],
     key: u64,
     next: AtomicU64,

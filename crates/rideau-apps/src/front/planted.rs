@@ -1,4 +1,4 @@
-//! What a panic in the front costs: one request.
+//! A panic in the front costs one request.
 
 use std::future::poll_fn;
 use std::net::SocketAddr;
@@ -22,8 +22,8 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A front without apps.
 async fn serve() -> (Arc<Front>, SocketAddr, JoinHandle<()>) {
-    let workshop = Arc::new(RunDirs::default());
-    let apps = Apps::new(Limits::default(), workshop, Arc::default());
+    let run_dirs = Arc::new(RunDirs::default());
+    let apps = Apps::new(Limits::default(), run_dirs, Arc::default());
     let front = Front::new(apps, FrontConfig::default());
     let mut listener = FrontListener::default();
     let address = listener.listen(([127, 0, 0, 1], 0).into(), None).await;
@@ -39,7 +39,7 @@ async fn end(front: &Front, served: JoinHandle<()>) {
     ended.expect("it ends well");
 }
 
-/// What is answered on a connection of its own until it ends.
+/// The answer on a new connection, until its end.
 async fn ask(address: SocketAddr, requests: &str) -> String {
     let mut stream = TcpStream::connect(address).await.expect("it listens");
     let asked = stream.write_all(requests.as_bytes()).await;

@@ -1,4 +1,4 @@
-//! What a client is told that gets no answer from an app.
+//! Answers for clients that get none from an app.
 //!
 //! Each no has a status, a word for programs, and a sentence for people. What
 //! is known of a start that failed is told only where pages are for developers.
@@ -54,7 +54,7 @@ pub(super) enum No {
     Unreachable,
     /// The process closed the connection before it answered.
     Closed,
-    /// What it said is no answer.
+    /// The app sent a malformed answer.
     BadAnswer,
     /// It did not answer in time.
     RequestTimeout,
@@ -65,7 +65,7 @@ pub(super) enum No {
 /// The client that a page is for.
 pub(super) struct Reader<'a> {
     pub(super) pages: ErrorPages,
-    /// What the request was called.
+    /// The id of the request.
     pub(super) id: &'a Id,
     /// It said that it reads HTML.
     pub(super) reads_html: bool,
@@ -133,7 +133,7 @@ impl No {
     /// For people.
     fn sentence(&self) -> &'static str {
         match self {
-            Self::Bad(_) => "The request makes no sense.",
+            Self::Bad(_) => "The request is malformed.",
             Self::HeaderTooLarge => "The request has a head that is too large.",
             Self::HeaderTimeout => "The request took too long to come.",
             Self::BodyTooLarge => "The request has a body that is too large.",
@@ -143,14 +143,14 @@ impl No {
             Self::Misdirected => "This host needs a connection of its own.",
             Self::UnknownApp => "There is no application here.",
             Self::Refused(refused) => match word_of(&refused.refusal) {
-                "queue_full" => "Too many are waiting already. Please try again soon.",
+                "queue_full" => "Too many requests are waiting. Please try again soon.",
                 "queue_timeout" => "The application was too busy. Please try again soon.",
                 "shutting_down" => "The server is stopping. Please try again soon.",
                 _ => "The application could not be started.",
             },
             Self::Unreachable => "The application cannot be reached.",
             Self::Closed => "The application ended before it answered.",
-            Self::BadAnswer => "What the application answered makes no sense.",
+            Self::BadAnswer => "The application sent a malformed answer.",
             Self::RequestTimeout => "The application took too long to answer.",
             Self::Panicked(_) => "The server failed. Its log says more.",
         }
@@ -242,7 +242,7 @@ impl No {
         page
     }
 
-    /// What only developers should know.
+    /// Details that only developers should see.
     fn details(&self, pages: ErrorPages) -> Option<String> {
         match self {
             Self::Bad(why) => return Some((*why).to_owned()),

@@ -47,7 +47,7 @@ impl HttpReply {
     }
 }
 
-/// What was written as fields.
+/// Parses fields.
 pub(super) fn read(written: &[u8]) -> HeaderMap {
     let mut fields = HeaderMap::new();
     for line in written.split(|byte| *byte == b'\n') {

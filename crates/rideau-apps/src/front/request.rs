@@ -1,4 +1,4 @@
-//! What a request wants, and from which app.
+//! A request and its app.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ use crate::http1::fields::{Fields, is, put};
 use crate::http1::head::is_host;
 use crate::http1::thread_buffer;
 
-const NO_PATH: No = No::Bad("its path is no path");
+const NO_PATH: No = No::Bad("its path is not valid");
 /// A request as it was read.
 pub(super) struct Heard<'a> {
     pub(super) method: &'a Method,
@@ -30,7 +30,7 @@ pub(super) struct Heard<'a> {
     pub(super) fields: Fields<'a>,
     /// The host it is for.
     pub(super) host: Option<&'a [u8]>,
-    /// What the client reads.
+    /// The `Accept` field.
     pub(super) accept: Option<&'a [u8]>,
     /// The connection names fields that are of it alone.
     pub(super) names_fields: bool,
@@ -44,7 +44,7 @@ pub(super) struct Heard<'a> {
 
 /// A request that was understood, or not.
 pub(super) struct Begun {
-    /// What it is called.
+    /// The id of the request.
     pub(super) id: Id,
     pub(super) reads_html: bool,
     pub(super) proxy_request: Result<ProxyRequest, No>,
@@ -57,11 +57,11 @@ pub(super) struct ProxyRequest {
     /// When it came, by both clocks: the second counts from 1970.
     pub(super) came: (Instant, Duration),
     pub(super) method: Method,
-    /// The head as a process gets it if no body follows; and after so many bytes
+    /// The head as a process gets it if no body follows; and after this many bytes
     /// its path as the client has it.
     written: Vec<u8>,
     head_len: usize,
-    /// What it would go on with.
+    /// The protocol of an upgrade.
     pub(super) upgrade: Option<Vec<u8>>,
     /// The process it was with before.
     pub(super) sticky: Option<ProcessId>,
@@ -154,7 +154,7 @@ fn parted(target: &[u8]) -> Result<(Option<&[u8]>, &[u8]), No> {
     let (authority, path) = rest.split_at(end);
     let is_http = is(scheme, "http") || is(scheme, "https");
     if !is_http || !is_host(authority) {
-        return Err(No::Bad("whom it is for is no host"));
+        return Err(No::Bad("its host is not valid"));
     }
     Ok((Some(authority), path))
 }
@@ -244,7 +244,7 @@ impl Route {
         self.strips && !self.prefix.is_empty()
     }
 
-    /// What of a path the app sees.
+    /// The part of the path that the app sees.
     fn seen<'a>(&self, path: &'a [u8]) -> &'a [u8] {
         if !self.strips() {
             return path;
@@ -254,7 +254,7 @@ impl Route {
 }
 
 impl ProxyRequest {
-    /// What a process is sent, but for a body.
+    /// The head that a process gets.
     pub(super) fn asked<'a>(&'a self, early: Option<&'a Early<'a>>) -> Asked<'a> {
         Asked {
             head: self.head(),

@@ -10,11 +10,11 @@ const TRIES_MAX: u32 = 2;
 /// The same with those that had died.
 const PROCESSES_MAX: u32 = 3;
 
-/// What a request went through.
+/// The tries of a request so far.
 #[derive(Default, Debug)]
 pub(super) struct Retries {
     processes: u32,
-    /// Those of them that it was tried on.
+    /// How many processes it was tried on.
     tried: u32,
     /// New connections that were asked for.
     connects: u32,

@@ -23,7 +23,7 @@ use crate::http1::head::HeadLimits;
 use crate::http1::stream::Stream;
 use crate::io_threads::IoThreads;
 
-/// What HTTP/2 begins with.
+/// The first bytes of HTTP/2.
 const PREFACE: &[u8] = b"PRI * HTTP/2.0";
 /// A client that is silent is asked whether it is there.
 const ASK_AFTER: Duration = Duration::from_secs(60);
@@ -230,7 +230,7 @@ async fn is_http2(stream: &TcpStream) -> io::Result<bool> {
 
 /// Say no to one too many, and let it read that before the end.
 async fn turn_away(mut stream: TcpStream, id: Id) {
-    const BODY: &str = "There are as many connections as there may be. Please try again soon.\n";
+    const BODY: &str = "The server has no room for another connection. Please try again soon.\n";
     let head = format!(
         "HTTP/1.1 503 Service Unavailable\r\nContent-Type: text/plain\r\nRetry-After: 1\r\n\
          X-Rideau-Error: connections_max\r\nX-Request-Id: {id}\r\nConnection: close\r\n\

@@ -9,7 +9,7 @@ use ring::hmac;
 
 use crate::http1::fields::Fields;
 
-/// What cookies follow from.
+/// The secret of the cookies.
 pub(super) struct Sticky {
     key: hmac::Key,
 }
@@ -38,7 +38,7 @@ impl Sticky {
         values.find_map(|value| self.read(app, value))
     }
 
-    /// What a client says next time; `is_tls` if it may say it only within TLS.
+    /// The cookie for a client; with `is_tls` it is only sent within TLS.
     pub(super) fn cookie(
         &self,
         app: &str,

@@ -1,4 +1,4 @@
-//! What a client sends: its source, and how a process gets it.
+//! Bodies of requests: their source, and how a process gets them.
 //!
 //! It is a stream that is pulled: a process that cannot take more is not given more.
 
@@ -18,7 +18,7 @@ pub(super) use self::read::{peek, read};
 use super::body_buffer::{BodyBuffer, WholeBody};
 use super::broken::{Broken, Part};
 
-/// What a client sends over HTTP/1, part by part.
+/// The source of a body, part by part.
 pub(super) trait Incoming: Send {
     /// The next part of it; none after its end.
     fn poll_part(&mut self, context: &mut Context<'_>) -> Poll<io::Result<Option<Bytes>>>;
@@ -30,7 +30,7 @@ pub(super) enum Source {
     Http2(RecvStream),
 }
 
-/// What a client sends, as a process gets it.
+/// The body of a request, as a process gets it.
 pub(super) enum Upload {
     /// Nothing.
     Empty,

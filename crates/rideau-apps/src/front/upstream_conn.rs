@@ -22,13 +22,13 @@ const FIELDS_MAX: usize = 128;
 /// A connection to a process.
 pub(super) struct UpstreamConn {
     wire: Box<MessageIo>,
-    /// What is still to be sent of a request.
+    /// The rest of the request to send.
     upload: Upload,
     /// In chunks.
     is_chunked: bool,
     /// Something of the request was sent.
     is_begun: bool,
-    /// What is still to come of its answer.
+    /// The rest of the answer to read.
     rest: Rest,
     /// The process would take another one.
     keeps: bool,
@@ -55,14 +55,14 @@ pub(super) type Early<'a> = dyn Fn(&[u8]) + Send + Sync + 'a;
 /// The head of an answer.
 pub(super) struct Said {
     pub(super) status: StatusCode,
-    /// What is handed on, as it is written.
+    /// The fields to forward, as bytes.
     pub(super) fields: Vec<u8>,
     pub(super) noted: Noted,
 }
 
-/// What became of a request that got no answer.
+/// Why a request got no answer.
 pub(super) struct Lost {
-    /// What was to be sent with it, if nothing of it was sent.
+    /// Its upload, if nothing of it was sent.
     pub(super) upload: Option<Upload>,
     /// The process said something that is no answer, rather than nothing.
     pub(super) is_garbage: bool,
@@ -82,7 +82,7 @@ impl UpstreamConn {
         }
     }
 
-    /// What another request can be sent by: none if something is under way.
+    /// The idle connection, for another request; none if something is under way.
     pub(super) fn into_idle(self) -> Option<Box<MessageIo>> {
         let is_sent = matches!(self.upload, Upload::Empty) && self.wire.is_flushed();
         let is_answered = matches!(self.rest, Rest::Nothing);
@@ -262,7 +262,7 @@ impl UpstreamConn {
         self.session.take()
     }
 
-    /// What is to be sent next has not come from the client.
+    /// The next part of the upload has not come from the client.
     pub(super) fn awaits_client(&self) -> bool {
         self.upload.is_awaited()
     }
@@ -287,7 +287,7 @@ impl UpstreamConn {
         self.wire.poll_part(&mut self.rest, context)
     }
 
-    /// What followed the answer, if it came in chunks.
+    /// The trailers of a chunked answer.
     pub(super) fn take_trailers(&mut self) -> Vec<u8> {
         headers::trailers(&self.wire.take_trailers())
     }
@@ -303,7 +303,7 @@ impl UpstreamConn {
         self.wire.pour(&mut self.rest, into)
     }
 
-    /// What it is besides HTTP.
+    /// The connection without HTTP.
     pub(super) fn into_wire(self) -> MessageIo {
         *self.wire
     }
@@ -329,7 +329,7 @@ pub(super) fn put_last_chunk(wire: &mut MessageIo, trailers: &[u8]) {
     out.extend_from_slice(b"\r\n");
 }
 
-/// What follows the head of an answer; none if that makes no sense.
+/// The framing of an answer's body; none if the head is malformed.
 fn rest_of(status: StatusCode, noted: &Noted, asked: Asked<'_>) -> Option<Rest> {
     if status == StatusCode::SWITCHING_PROTOCOLS {
         // An answer cannot go on with what was not asked for.

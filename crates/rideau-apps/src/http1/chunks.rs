@@ -12,7 +12,7 @@ pub(crate) struct Chunks {
     size: u64,
     digits: u8,
     aside: u32,
-    /// What followed the last chunk, each line with its end.
+    /// The trailers, each line with its end.
     trailers: Vec<u8>,
 }
 
@@ -33,14 +33,14 @@ enum Place {
     LastEnd,
 }
 
-/// What was found in bytes that came.
+/// A part that was found in the bytes.
 #[derive(PartialEq, Eq, Debug)]
 pub(crate) struct Found<'a> {
     /// How many were gone over.
     pub(crate) used: usize,
     /// The last of these are part of the body.
     pub(crate) data: &'a [u8],
-    /// That was the end of it.
+    /// The body is complete.
     pub(crate) is_over: bool,
 }
 
@@ -73,7 +73,7 @@ impl Chunks {
         Some(Found::nothing(at, false))
     }
 
-    /// What followed the last chunk, when all came.
+    /// The trailers, when the body is complete.
     pub(crate) fn into_trailers(self) -> Vec<u8> {
         self.trailers
     }

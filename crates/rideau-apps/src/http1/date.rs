@@ -1,4 +1,4 @@
-//! What time it is by the calendar, and how an answer says it.
+//! The `Date` field of answers.
 
 use std::cell::RefCell;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};

@@ -34,7 +34,7 @@ impl Span {
 }
 
 impl<'a> Fields<'a> {
-    /// Those that are here in these bytes.
+    /// The fields with these spans in these bytes.
     pub(crate) const fn new(bytes: &'a [u8], spans: &'a [Span]) -> Self {
         Self { bytes, spans }
     }
@@ -93,7 +93,7 @@ pub(crate) fn is(name: &[u8], known: &str) -> bool {
     }
 }
 
-/// The first and the last so many.
+/// The first and the last bytes, this many.
 fn ends<const N: usize>(bytes: &[u8]) -> Option<[&[u8; N]; 2]> {
     Some([bytes.first_chunk()?, bytes.last_chunk()?])
 }

@@ -23,7 +23,7 @@ pub(crate) struct HeadLimits {
     pub(crate) fields_max: usize,
 }
 
-/// What is wrong with a request.
+/// A fault of a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Trouble {
     /// It makes no sense, for this reason.
@@ -34,7 +34,7 @@ pub(crate) enum Trouble {
     Slow,
 }
 
-/// What follows a head.
+/// The framing of the body after a head.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Framing {
     /// The next request.
@@ -60,7 +60,7 @@ pub(crate) struct Head {
     accept: Option<usize>,
     length: Option<u64>,
     is_chunked: bool,
-    /// What the client says of the connection.
+    /// The client closes the connection.
     closes: bool,
     keeps: bool,
     upgrades: bool,
@@ -138,7 +138,7 @@ impl Head {
         self.method.as_ref().unwrap_or(&Method::GET)
     }
 
-    /// What it asks for, in these bytes.
+    /// The target of the request, in these bytes.
     pub(crate) fn target<'a>(&self, bytes: &'a [u8]) -> &'a [u8] {
         &bytes[self.target.clone()]
     }
@@ -152,7 +152,7 @@ impl Head {
         self.host.map(|at| self.fields(bytes).at(at).1)
     }
 
-    /// What the client reads.
+    /// The `Accept` field.
     pub(crate) fn accept<'a>(&'a self, bytes: &'a [u8]) -> Option<&'a [u8]> {
         self.accept.map(|at| self.fields(bytes).at(at).1)
     }
@@ -238,7 +238,7 @@ impl Head {
         };
         let (name, value) = (&line[..colon], &line[colon + 1..]);
         if !is_token(name) {
-            return bad("the name of a field is no name");
+            return bad("the name of a field is not valid");
         }
         if !is_text(value) {
             return bad("the value of a field has control characters");
@@ -253,11 +253,11 @@ impl Head {
             }
             4 if is("host") => {
                 if self.host.is_some() {
-                    return bad("it says twice whom it is for");
+                    return bad("it names its host twice");
                 }
                 self.host = Some(self.spans.len() - 1);
                 if !is_host(value.trim_ascii()) {
-                    return bad("whom it is for is no host");
+                    return bad("its host is not valid");
                 }
             }
             6 if is("accept") => self.accept = self.accept.or(Some(self.spans.len() - 1)),
@@ -277,13 +277,16 @@ impl Head {
             }
             14 if is("content-length") => {
                 if self.length.is_some() || self.is_chunked {
-                    return bad("it says twice how long it is");
+                    return bad("it gives its length twice");
                 }
-                self.length = Some(length(value).ok_or(Trouble::Bad("its length is no number"))?);
+                self.length = Some(length(value).ok_or(Trouble::Bad(
+                    "its length is not a \
+                    number",
+                ))?);
             }
             17 if is("transfer-encoding") => {
                 if self.length.is_some() || self.is_chunked {
-                    return bad("it says twice how long it is");
+                    return bad("it gives its length twice");
                 }
                 if !value.trim_ascii().eq_ignore_ascii_case(b"chunked") {
                     return bad("its encoding is not understood");
@@ -297,7 +300,7 @@ impl Head {
 
     fn finish(&self) -> Result<(), Trouble> {
         match self.version {
-            Some(1) if self.host.is_none() => Err(Trouble::Bad("it does not say whom it is for")),
+            Some(1) if self.host.is_none() => Err(Trouble::Bad("it does not name its host")),
             Some(0) if self.is_chunked => Err(Trouble::Bad("HTTP/1.0 has no chunks")),
             _ => Ok(()),
         }
@@ -385,7 +388,7 @@ pub(crate) fn is_host(host: &[u8]) -> bool {
     is_name && is_port && !name.is_empty()
 }
 
-/// What names of hosts are made of.
+/// The bytes of host names.
 const NAME: [bool; 256] = {
     let mut table = [false; 256];
     let mut at = 0;

@@ -17,7 +17,7 @@ use super::thread_buffer;
 
 /// Bytes that are read at a time where a body is expected.
 const BODY_PART: usize = 32 * 1024;
-/// What is longer is sent from where it is, and not copied.
+/// Longer parts are sent from where they are, not copied.
 const COPY_MAX: usize = 4 * 1024;
 /// Bytes that may wait to be sent before no more are taken.
 const OUT_MAX: usize = 64 * 1024;
@@ -25,18 +25,18 @@ const OUT_MAX: usize = 64 * 1024;
 /// A connection with a peer. While nothing is under way it has no room for it.
 pub(crate) struct MessageIo {
     stream: Stream,
-    /// What came, of which this much was looked at.
+    /// Bytes that came, of which this much was parsed.
     held: Vec<u8>,
     at: usize,
-    /// What is to be sent, of which this much was, and what comes after it.
+    /// Bytes to send, of which this much was sent, and the part after them.
     out: Vec<u8>,
     sent: usize,
     tail: Bytes,
-    /// What followed the last body in chunks.
+    /// The trailers of the last chunked body.
     trailers: Vec<u8>,
 }
 
-/// What is still to come of a body.
+/// The rest of a body.
 pub(crate) enum Rest {
     Nothing,
     /// This many bytes.
@@ -156,7 +156,7 @@ impl MessageIo {
         }
     }
 
-    /// What came of a body already.
+    /// The part of the body that came already.
     fn take_part(&mut self, rest: &mut Rest) -> io::Result<Option<Bytes>> {
         while self.at < self.held.len() {
             let unread = &self.held[self.at..];
@@ -191,7 +191,7 @@ impl MessageIo {
         Ok(None)
     }
 
-    /// What followed a body in chunks, as it was written.
+    /// The trailers of a chunked body, as bytes.
     pub(crate) fn take_trailers(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.trailers)
     }

@@ -33,13 +33,13 @@ impl Stream {
             }
             Address::Said(text) => Err(io::Error::new(
                 io::ErrorKind::InvalidInput,
-                format!("{text:?} is no address to connect to"),
+                format!("{text:?} is not an address to connect to"),
             )),
         }
     }
 }
 
-/// What most requests need, with as few steps as there can be.
+/// The hot path of most requests.
 impl Stream {
     /// Ready when something may have come. What is within TLS may wait there, so
     /// that this says nothing.

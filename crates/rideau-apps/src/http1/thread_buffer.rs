@@ -9,19 +9,19 @@ use std::cell::{Cell, RefCell};
 /// held while an app thinks.
 pub(crate) const LEN: usize = 4 * 1024;
 const SMALL: usize = 512;
-/// What grew beyond this for a body is not kept for heads.
+/// Buffers that grew beyond this are not kept.
 const LEN_MAX: usize = 16 * 1024;
 /// Rooms that a thread keeps besides the last, and small ones.
 const SPARE_MAX: usize = 32;
 const SMALL_MAX: usize = 512;
 
 thread_local! {
-    /// What was given last, so that most takes need not look further.
+    /// The buffer that was returned last, so that most takes look no further.
     static LAST: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
     static SPARE: RefCell<Spare> = const { RefCell::new(Spare::new()) };
 }
 
-/// What is not in use.
+/// The unused buffers.
 struct Spare {
     rooms: Vec<Vec<u8>>,
     small: Vec<Vec<u8>>,
@@ -42,7 +42,7 @@ pub(crate) fn take_small() -> Vec<u8> {
     pop(|spare| &mut spare.small, SMALL)
 }
 
-/// What is in it is not needed any more.
+/// Returns a buffer; its content is lost.
 #[inline]
 pub(crate) fn give(mut room: Vec<u8>) {
     room.clear();

@@ -85,7 +85,7 @@ async fn killing_a_process_under_reads_fails_none_of_them() {
         for reader in readers {
             pids.extend(reader.await.expect("no request fails"));
         }
-        assert!(pids.len() > 1, "nobody saw another process");
+        assert!(pids.len() > 1, "no client saw another process");
         drop(first);
         stage.end().await;
     })

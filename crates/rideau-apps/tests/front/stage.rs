@@ -63,12 +63,12 @@ impl Stage {
             run_dir: Some(folder.clone()),
             ..Server::default()
         };
-        let workshop = Arc::new(RunDirs::new(&server, Arc::new(Events::default())));
+        let run_dirs = Arc::new(RunDirs::new(&server, Arc::new(Events::default())));
         let limits = Limits {
             max: 8,
             ..Limits::default()
         };
-        let apps = Apps::new(limits, workshop, Arc::default());
+        let apps = Apps::new(limits, run_dirs, Arc::default());
         let mut config = Config {
             front: front.clone(),
             apps: configs,

@@ -55,7 +55,11 @@ impl Peer {
     }
 
     pub(crate) async fn connect(address: SocketAddr) -> Self {
-        Self::new(TcpStream::connect(address).await.expect("somebody listens"))
+        Self::new(
+            TcpStream::connect(address)
+                .await
+                .expect("a process listens"),
+        )
     }
 
     pub(crate) async fn send(&mut self, bytes: impl AsRef<[u8]>) {
@@ -101,7 +105,7 @@ impl Peer {
         })
     }
 
-    /// As many bytes; none if there are fewer.
+    /// This many bytes; none if there are fewer.
     pub(crate) async fn exactly(&mut self, len: usize) -> Option<Vec<u8>> {
         while self.held.len() < len {
             if !self.more().await {

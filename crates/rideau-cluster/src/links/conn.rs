@@ -24,7 +24,7 @@ use super::{LinkError, LinkEvent};
 
 /// How often a link looks at its time-outs, at most.
 const TICK: Duration = Duration::from_millis(100);
-/// After so many reads the link writes, even if there is more to read.
+/// After this many reads the link writes, even if there is more to read.
 const READS: u32 = 8;
 /// How long the last frame of a link may take.
 const GOODBYE_MAX: Duration = Duration::from_millis(500);
@@ -284,7 +284,7 @@ async fn write_all(
 }
 
 impl LinkEnd {
-    /// What the peer is told, if that can be of use to it.
+    /// The reason for the peer, if it is of use to it.
     fn goodbye(&self) -> Option<String> {
         match self {
             Self::Closed(_) | Self::Dead | Self::Slow | Self::Superseded | Self::Told(_) => None,

@@ -34,9 +34,9 @@ const TELL_MAX: Duration = Duration::from_secs(1);
 struct Connection {
     reader: FrameReader<BoxRead>,
     writer: FrameWriter<BoxWrite>,
-    /// What is unique to it; empty without TLS.
+    /// The TLS channel binding; empty without TLS.
     channel: Vec<u8>,
-    /// What the other side showed in TLS.
+    /// The certificates of the other side.
     certificates: Option<Vec<CertificateDer<'static>>>,
     is_tls: bool,
 }

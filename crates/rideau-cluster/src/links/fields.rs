@@ -20,7 +20,7 @@ pub(super) enum BadFrame {
     Message,
 }
 
-/// Begin a frame with this verb and as many fields behind it.
+/// Begin a frame with this verb and number of fields.
 pub(super) fn begin<'a>(out: &'a mut Vec<u8>, verb: &str, fields: usize) -> Reply<'a> {
     let mut reply = Reply::new(out, Protocol::Resp3);
     reply.push(1 + fields).bulk(verb);
@@ -32,7 +32,7 @@ pub(super) const fn signed(number: u64) -> i64 {
     number as i64
 }
 
-/// What stands behind the verb of a frame.
+/// The fields after the verb of a frame.
 pub(super) struct FrameFields(std::vec::IntoIter<Value>);
 
 impl FrameFields {

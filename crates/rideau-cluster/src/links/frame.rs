@@ -52,7 +52,7 @@ impl<R: AsyncRead + Unpin> FrameReader<R> {
     ///
     /// # Errors
     ///
-    /// Those of the connection. Its end is one, too.
+    /// Errors of the connection, and its end.
     pub(super) async fn fill(&mut self) -> io::Result<usize> {
         self.forget_parsed();
         self.buffer.reserve(READ_LEN);
@@ -60,7 +60,7 @@ impl<R: AsyncRead + Unpin> FrameReader<R> {
         self.count(len)
     }
 
-    /// The same, until so many bytes were read in all.
+    /// The same, until this many bytes were read in all.
     pub(super) async fn fill_up_to(&mut self, max: usize) -> io::Result<usize> {
         self.forget_parsed();
         let room = (max as u64).saturating_sub(self.received);

@@ -29,7 +29,7 @@ const HANDSHAKE_LIMITS: ReplyLimits = ReplyLimits {
     depth_max: 1,
 };
 
-/// What one side says of itself.
+/// The hello of one side.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Hello {
     /// The lowest and the highest version of the protocol that it speaks.
@@ -63,13 +63,13 @@ pub(super) enum HandshakeEnd {
     Closed(io::Error),
 }
 
-/// What a node brings to a handshake.
+/// The inputs of a handshake.
 pub(super) struct Handshake<'a> {
     pub(super) me: &'a Incarnation,
     pub(super) cluster: &'a str,
     pub(super) versions: (u32, u32),
     pub(super) secret: &'a LinkSecret,
-    /// What is unique to the TLS connection; empty without TLS.
+    /// The TLS channel binding; empty without TLS.
     pub(super) channel: &'a [u8],
 }
 

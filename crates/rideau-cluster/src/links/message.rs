@@ -1,4 +1,4 @@
-//! What nodes say to each other, as RESP3 push frames.
+//! Messages between nodes, as RESP3 push frames.
 //!
 //! Every frame is `>n verb …`. Numbers are those of RESP, which have a sign: an unsigned
 //! number has the same 64 bits. Commands, replies and rows are bytes that this module
@@ -19,7 +19,7 @@ pub const MESSAGE_MAX: usize = 256 << 10;
 /// Bytes of a frame around what it carries.
 pub(super) const ENVELOPE_MAX: usize = 4 << 10;
 
-/// What a frame may cost the node that reads it.
+/// Limits of a frame for the node that reads it.
 pub(super) const FRAME_LIMITS: ReplyLimits = ReplyLimits {
     frame_max: FRAME_MAX,
     bulk_max: FRAME_MAX,
@@ -49,7 +49,7 @@ pub struct PeerAsk {
     pub command: Vec<u8>,
 }
 
-/// What a command came to on another node.
+/// The result of a command on another node.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PeerAnswer {
     /// What the asking node notes in its holdings, if the command took something. Its
@@ -59,14 +59,14 @@ pub struct PeerAnswer {
     pub reply: Vec<u8>,
 }
 
-/// What nodes tell each other without being asked.
+/// Messages between nodes that need no answer.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum LinkMessage {
     /// For a holder behind the receiving node.
     Push {
         /// The holder, as the receiver named it in an ask.
         holder: Vec<u8>,
-        /// What it is sent, as it is.
+        /// The bytes of the message.
         bytes: Vec<u8>,
     },
     /// A holder behind the sender has ended. It is repeated on every new link until the
@@ -94,7 +94,7 @@ pub enum LinkMessage {
         /// The part.
         bytes: Vec<u8>,
     },
-    /// What is free in a range. A newer one replaces one that was not yet written.
+    /// Free values of a range. A newer digest replaces one that was not yet written.
     Digest {
         /// The partition.
         partition: u32,
@@ -103,13 +103,13 @@ pub enum LinkMessage {
         /// The numbers.
         bytes: Vec<u8>,
     },
-    /// What the machines of two nodes tell each other.
+    /// A message between the machines of two nodes.
     Peer(PeerMessage),
-    /// What an entry node and an owner tell each other of what is kept in memory.
+    /// A message between an entry node and an owner about rows in memory.
     Row {
-        /// What they tell.
+        /// What is told, or asked.
         message: RowMessage,
-        /// What the client is told with an answer.
+        /// Details of the answer for the client.
         told: Vec<u8>,
     },
 }

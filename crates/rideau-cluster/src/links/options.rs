@@ -1,4 +1,4 @@
-//! What a node's links are started with.
+//! Options of a node's links.
 
 use std::time::Duration;
 
@@ -10,14 +10,14 @@ use super::tls::PeerTls;
 /// The versions of the protocol between nodes that this release speaks.
 pub const LINK_VERSIONS: (u32, u32) = (1, 1);
 
-/// What a node's links are started with.
+/// Options of a node's links.
 #[derive(Clone, Debug)]
 pub struct LinkOptions {
     /// This node. A new incarnation needs new links.
     pub me: Incarnation,
     /// The id of the cluster, drawn when it was made.
     pub cluster: String,
-    /// What all nodes of the cluster know.
+    /// The secret of the cluster.
     pub secret: LinkSecret,
     /// Certificates. With them all links use TLS.
     pub tls: Option<PeerTls>,

@@ -31,10 +31,10 @@ pub(super) struct LinkBudget {
     max: usize,
 }
 
-/// What a caller gets for an ask.
+/// The result of an ask.
 pub(super) type AnswerResult = Result<PeerAnswer, LinkError>;
 
-/// What one peer is to be sent.
+/// The messages for one peer.
 ///
 /// Invariants: `charged` is what the budget counts for this peer. Without a link there are
 /// no asks and no bytes.
@@ -67,7 +67,7 @@ struct OutstandingAsk {
     until: Option<Instant>,
 }
 
-/// What is sent on every new link until it was heard.
+/// A message that is repeated on every new link until it was acknowledged.
 struct Repeat {
     partition: u32,
     epoch: u64,
@@ -380,7 +380,7 @@ impl Outgoing {
         passing
     }
 
-    /// What was taken is written.
+    /// The messages that were taken are written.
     pub(super) fn written(&mut self, passing: usize) {
         self.free(passing);
     }
@@ -440,7 +440,7 @@ impl Outgoing {
     }
 }
 
-/// What a digest counts for.
+/// The size of a digest.
 fn digest_len((_, range): &(u32, Vec<u8>), bytes: &[u8]) -> usize {
     range.len() + bytes.len() + 64
 }

@@ -14,7 +14,7 @@ use super::outgoing::{LinkBudget, Outgoing};
 use super::refusal::{LinkRefusal, RefusalReason};
 use super::served::Served;
 
-/// What the watch says of an incarnation.
+/// The state of an incarnation, as the watch shows it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum PeerStanding {
     /// It has proved itself, and the watch has not come that far.
@@ -43,13 +43,13 @@ pub(super) struct LinkedPeer {
     pub(super) counts: PeerCounts,
 }
 
-/// What goes over the links of a peer.
+/// The traffic of a peer's links.
 pub(super) struct Traffic {
     pub(super) out: Outgoing,
     pub(super) served: Served,
 }
 
-/// What a peer's links have carried.
+/// Counters of a peer's links.
 #[derive(Default)]
 pub(super) struct PeerCounts {
     pub(super) links: AtomicU64,

@@ -19,7 +19,7 @@ const SECRET_MIN: usize = 32;
 /// A longer one is not a secret but the wrong file.
 const SECRET_MAX: u64 = 64 << 10;
 
-/// What all nodes of a cluster know, and nothing else does.
+/// The secret that only the nodes of a cluster know.
 #[derive(Clone)]
 pub struct LinkSecret(hmac::Key);
 
@@ -78,7 +78,7 @@ impl LinkSecret {
         Self::new(&fs::read(path).map_err(BadSecret::File)?)
     }
 
-    /// What one side sends to prove that it knows the secret.
+    /// The proof of one side that it knows the secret.
     pub(super) fn prove(&self, side: LinkSide, transcript: &Transcript<'_>) -> [u8; PROOF_LEN] {
         let proof = hmac::sign(&self.0, &transcript.bytes(side));
         let proof = proof.as_ref().try_into();
@@ -137,7 +137,7 @@ impl fmt::Display for BadSecret {
 
 impl std::error::Error for BadSecret {}
 
-/// As many random bytes.
+/// This many random bytes.
 pub(super) fn nonce() -> [u8; PROOF_LEN] {
     let mut nonce = [0; PROOF_LEN];
     getrandom::fill(&mut nonce).expect("the system has random bits");

@@ -29,7 +29,7 @@ struct OpenReport {
 pub struct ReportTooLong;
 
 impl ReportParts {
-    /// No reports. Those that are not complete may have so many bytes together.
+    /// No reports. Those that are not complete may have this many bytes together.
     pub const fn new(bytes_max: usize) -> Self {
         Self {
             bytes_max,

@@ -14,12 +14,12 @@ use tokio::time::Instant;
 
 use super::options::LinkLimits;
 
-/// After so many rows an extra ping asks whether they were heard.
+/// After this many rows an extra ping asks whether they were heard.
 const ROWS_A_PING: usize = 256;
 /// A peer that has more rows unheard does not answer pings as it should.
 const ROWS_MAX: usize = 64 << 10;
 
-/// What one peer has asked.
+/// The asks of one peer.
 #[derive(Default)]
 pub(super) struct Served {
     /// The highest id so far. Ids of a peer only grow, so a smaller one is a copy.
@@ -47,7 +47,7 @@ struct UnheardRow {
     row: Vec<u8>,
 }
 
-/// What there is to do about an ask.
+/// How to treat an ask.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum AskAdmission {
     /// Run it.
@@ -58,7 +58,7 @@ pub(super) enum AskAdmission {
     Flood,
 }
 
-/// What a cancelled ask has become.
+/// The outcome of a cancelled ask.
 #[derive(Debug)]
 pub(super) enum CancelledAsk {
     /// It runs.

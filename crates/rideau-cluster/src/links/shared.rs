@@ -1,4 +1,4 @@
-//! What all links of a node share: the table of peers, the limits and the counters.
+//! State that all links of a node share: the table of peers, the limits and the counters.
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -23,7 +23,7 @@ use super::{LinkEvent, ServeAsks};
 /// Peers that may be linked before the watch has shown them.
 const EARLY_MAX: usize = 64;
 
-/// What all links of a node share.
+/// State that all links of a node share.
 pub(super) struct LinksShared {
     pub(super) options: LinkOptions,
     /// Replaced when certificates are renewed.
@@ -94,7 +94,7 @@ pub struct PeerStats {
     pub bytes_in: u64,
 }
 
-/// What all links have carried since the start.
+/// Counters of all links since the start.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct LinkStats {
     /// Peers that the watch shows.
@@ -147,7 +147,7 @@ impl LinksShared {
         }
     }
 
-    /// What this node brings to a handshake.
+    /// The inputs of this node to a handshake.
     pub(super) fn handshake<'a>(&'a self, channel: &'a [u8]) -> Handshake<'a> {
         Handshake {
             me: &self.options.me,
@@ -240,7 +240,7 @@ impl LinksShared {
         stopped.clone().unwrap_or_default()
     }
 
-    /// What an answer took is to be undone. A panic of the server costs no link.
+    /// Undoes what an answer took. A panic of the server costs no link.
     pub(super) fn undo(&self, from: &Incarnation, row: Vec<u8>) {
         let undo = || self.server.undo(from, row);
         if catch_unwind(AssertUnwindSafe(undo)).is_err() {

@@ -14,7 +14,7 @@ use tokio_rustls::{TlsAcceptor, TlsConnector};
 
 use super::refusal::{LinkRefusal, RefusalReason};
 
-/// What makes a proof count for one TLS connection alone.
+/// The exporter label that binds a proof to one TLS connection.
 const EXPORTER: &[u8] = b"EXPORTER-rideau-link";
 /// Bytes of it.
 const CHANNEL_LEN: usize = 32;
@@ -95,7 +95,10 @@ pub(super) fn certified_name(node: &Incarnation) -> Result<ServerName<'static>, 
     let name = name
         .ok()
         .filter(|name| matches!(name, ServerName::DnsName(_)));
-    let detail = format_args!("{:?} is no DNS name, so no certificate names it", node.name);
+    let detail = format_args!(
+        "{:?} is not a DNS name, so no certificate has it",
+        node.name
+    );
     name.ok_or_else(|| RefusalReason::Certificate.with(detail))
 }
 
@@ -115,7 +118,7 @@ pub(super) fn check_certificate(
     verify_server_name(&parsed, &name).map_err(|error| refused(&error))
 }
 
-/// What is unique to a TLS connection, and the same on both of its sides.
+/// The channel binding of a TLS connection, the same on both sides.
 pub(super) fn channel<T>(connection: &ConnectionCommon<T>) -> Result<Vec<u8>, LinkRefusal> {
     let exported = connection.export_keying_material(vec![0; CHANNEL_LEN], EXPORTER, None);
     exported.map_err(|error| RefusalReason::Certificate.with(error))

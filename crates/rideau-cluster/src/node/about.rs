@@ -1,4 +1,4 @@
-//! What a node says of itself to other nodes and to clients.
+//! What a node publishes about itself for other nodes and clients.
 
 use std::fmt;
 
@@ -18,12 +18,12 @@ pub struct NodeAbout {
     pub release: String,
     /// The lowest and the highest version of the protocol between nodes that it speaks.
     pub versions: (u32, u32),
-    /// What the tickets of this start of the program begin with.
+    /// The first digits of tickets of this start of the program.
     pub tickets: u32,
 }
 
 impl NodeAbout {
-    /// What a node's key says. What is not there is empty.
+    /// Parses a node's key. Missing fields are empty.
     pub fn parse(text: &str) -> Self {
         let field = |name: &str| {
             let fields = text.split(' ').filter_map(|field| field.split_once('='));
@@ -42,7 +42,7 @@ impl NodeAbout {
         }
     }
 
-    /// What cannot be written, if anything.
+    /// The field that cannot be written, if any.
     pub(super) fn bad_field(&self) -> Option<&str> {
         let fields = [&self.peers, &self.clients, &self.straight, &self.zone];
         let mut fields = fields.into_iter().chain([&self.release]);

@@ -36,7 +36,7 @@ impl PendingAppends {
         self.settle(|call| waited(now.since(call.since)));
     }
 
-    /// What is not safe of a partition will never be known to be.
+    /// The unsafe writes of a partition will never be confirmed.
     pub(super) fn lost(&mut self, partition: u32) {
         for call in &mut self.0 {
             let before = call.open.len();

@@ -61,7 +61,7 @@ pub(super) struct Driver {
     pub(super) stopping: Option<Stopping>,
     /// The node gave up, and is part of the cluster no more.
     pub(super) has_resigned: bool,
-    /// What others read of the table is old.
+    /// The published table is out of date.
     pub(super) is_stale: bool,
 }
 

@@ -1,4 +1,4 @@
-//! What the machine wants is begun here.
+//! Begins the effects of the machine.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -45,7 +45,7 @@ impl Driver {
                 match certainty {
                     Certainty::Sure => tracing::info!("the node is sure of its lease"),
                     Certainty::Unsure => tracing::warn!("the node is not sure of its lease"),
-                    Certainty::Lost => tracing::warn!("this life of the node is over"),
+                    Certainty::Lost => tracing::warn!("this incarnation of the node has ended"),
                 }
                 self.shared.pulse.lock().certainty = certainty;
                 self.events.certainty_changed(certainty);
@@ -101,7 +101,7 @@ impl Driver {
         if let Err(error) = kept {
             // The next process of the folder cannot tell its own key then, and has to wait
             // until the lease has run out.
-            tracing::warn!(%error, "the id of this life of the node is not kept");
+            tracing::warn!(%error, "the id of this incarnation of the node cannot be stored");
         }
     }
 

@@ -19,7 +19,7 @@ pub enum NodeError {
     Folder {
         /// Where it is.
         path: PathBuf,
-        /// What the system says.
+        /// The error of the system.
         error: io::Error,
     },
     /// Another process has the folder.
@@ -28,12 +28,12 @@ pub enum NodeError {
     Etcd(EtcdError),
     /// The cluster was made with another number of partitions, or other stripes.
     OtherPartitions {
-        /// What it was made with: how many, and the stripe.
+        /// The stored number of partitions, and the stripe.
         made: (u32, u32),
-        /// What the options have.
+        /// Those of the options.
         wanted: (u32, u32),
     },
-    /// What is stored has a format that this version does not know.
+    /// The stored format is unknown to this version.
     Format {
         /// The format that is stored, as far as it can be read.
         stored: String,
@@ -44,12 +44,12 @@ pub enum NodeError {
     NameTaken {
         /// The name.
         name: String,
-        /// What that node says of itself, if it is still there.
+        /// The published data of that node, if it is still there.
         about: Option<Box<NodeAbout>>,
     },
     /// etcd was restored from a backup, or is another one.
     Restored {
-        /// What was seen, and what is there now.
+        /// The state that was seen, and the one that is there now.
         said: String,
     },
     /// The host of the partitions has panicked.
@@ -94,7 +94,10 @@ impl fmt::Display for NodeError {
                 "{said}: etcd was restored from a backup, or is another one, so what was \
                  reserved since then is not known; see `rideau cluster accept-restore`"
             ),
-            Self::HostFailed => f.write_str("what keeps the partitions of the node has panicked"),
+            Self::HostFailed => f.write_str(
+                "the thread that keeps the partitions of the node has \
+                panicked",
+            ),
             Self::Ended => f.write_str("the node has ended"),
         }
     }

@@ -1,4 +1,4 @@
-//! What a node tells the process around it.
+//! Events of a node for the process around it.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use rideau_core::cluster::{Certainty, Incarnation, PeerMessage, ReportedRow, Row
 use super::error::NodeError;
 use super::view::NodeTable;
 
-/// What the process around a node learns from it.
+/// Receives the events of a node.
 ///
 /// The node's own thread calls, one call after the other. No call may wait: the lease is
 /// kept by the same thread.
@@ -53,7 +53,7 @@ pub enum NameEvent {
         partition: u32,
         /// The ownership.
         epoch: u64,
-        /// What is behind each node.
+        /// The reports of each node.
         reports: Vec<(Incarnation, Vec<ReportedRow>)>,
     },
     /// This node keeps nothing of a partition any more.
@@ -83,7 +83,7 @@ pub enum NameEvent {
     },
 }
 
-/// Partitions that came from a node or went to it, of late.
+/// Partitions that recently came from a node or went to it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct MovedPartitions {
     /// Whether they came or went.

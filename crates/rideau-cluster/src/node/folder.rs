@@ -26,7 +26,8 @@ pub(super) struct NodeFolder {
     seen: Option<EtcdSeen>,
 }
 
-/// What was seen of etcd: a restored one has another id or a smaller revision.
+/// The id and revision of etcd that were seen: a restored etcd has another id or a smaller
+/// revision.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct EtcdSeen {
     pub(super) cluster: u64,
@@ -101,7 +102,7 @@ impl NodeFolder {
     }
 }
 
-/// What a file has; nothing if it is not there.
+/// Reads a file; empty if it does not exist.
 fn read(path: &Path) -> io::Result<String> {
     match fs::read_to_string(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(String::new()),
@@ -137,7 +138,7 @@ fn seen_of(text: &str) -> Option<EtcdSeen> {
     })
 }
 
-/// What tells this machine from others. Where there is none, a copied folder cannot be told.
+/// The id of this machine. Without one a copied folder is not noticed.
 fn machine_id() -> String {
     let id = fs::read_to_string("/etc/machine-id").unwrap_or_default();
     match id.trim() {

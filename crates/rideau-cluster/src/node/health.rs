@@ -19,7 +19,7 @@ use super::shared::NodeShared;
 /// How often etcd is looked at.
 const INTERVAL: Duration = Duration::from_secs(10);
 
-/// What is looked at.
+/// The health of etcd, as it was last checked.
 pub(super) struct EtcdHealth {
     pub(super) client: EtcdClient,
     pub(super) cluster: String,

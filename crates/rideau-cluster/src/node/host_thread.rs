@@ -17,7 +17,7 @@ use super::input::Input;
 use super::load::LoadedPieces;
 use super::serving::ServingTable;
 
-/// What the host is told.
+/// A call of the host.
 #[derive(Debug)]
 pub(super) enum HostCall {
     Load {

@@ -1,4 +1,4 @@
-//! What one node does for all: etcd is compacted, and what no partition needs is deleted.
+//! Housekeeping by one node for all: it compacts etcd and deletes keys that no partition needs.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval};
 
 use super::shared::NodeShared;
 
-/// What is done now and then by the owner of partition 0.
+/// The periodic work of the owner of partition 0.
 pub(super) struct Housekeeping {
     pub(super) client: EtcdClient,
     pub(super) cluster: String,
@@ -31,11 +31,11 @@ enum Leftover {
     Snapshot(u32, SnapshotId),
 }
 
-/// What is needed, at one revision.
+/// The keys that are needed at one revision.
 #[derive(Debug, Default)]
 struct NeededKeys {
     live: BTreeSet<Incarnation>,
-    /// What is written about each partition, and when.
+    /// The record of each partition, and its revision.
     owners: BTreeMap<u32, (OwnerRecord, i64)>,
 }
 
@@ -184,7 +184,7 @@ impl NeededKeys {
     }
 }
 
-/// What a key belongs to.
+/// The log or snapshot that a key belongs to, if it may be left over.
 fn leftover(keys: &ClusterKeys, cluster: &str, key: &str) -> Option<Leftover> {
     if let Some((log, _)) = keys.as_batch(key) {
         return Some(Leftover::Log(log));

@@ -17,7 +17,7 @@ use tokio::time::sleep;
 const PAGE_MIN: u32 = 16;
 /// How many keys are read at once, at most.
 const PAGE_MAX: u32 = 8_192;
-/// About so many bytes are read at once.
+/// About this many bytes are read at once.
 const PAGE_LEN: usize = 4 << 20;
 /// A read that failed is repeated after this long.
 const RETRY: Duration = Duration::from_millis(200);
@@ -31,7 +31,7 @@ pub(super) struct LoadJob {
     pub(super) segments: Vec<Segment>,
 }
 
-/// What was written of a partition.
+/// The snapshot and log of a partition, as read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct LoadedPieces {
     /// The chunks of its snapshot.
@@ -40,14 +40,14 @@ pub(super) struct LoadedPieces {
     pub(super) sections: Vec<Vec<u8>>,
 }
 
-/// What became of a job: what was read, or in words why it cannot be.
+/// The result of a job: the pieces, or why they cannot be read.
 pub(super) type LoadResult = (LoadJob, Result<LoadedPieces, String>);
 
 /// This life of the node is over, so nothing of what it reads counts.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct LifeOver;
 
-/// Who reads, and from where.
+/// The reader, and its position.
 #[derive(Clone, Debug)]
 pub(super) struct LoadReader {
     pub(super) client: EtcdClient,
@@ -62,7 +62,7 @@ struct WantedSegment {
     job: usize,
     segment: Segment,
     partition: u32,
-    /// What was found, by the numbers of the batches.
+    /// The batches that were found, by number.
     found: Vec<Vec<u8>>,
 }
 
@@ -256,7 +256,7 @@ fn sections(
         let name = String::from_utf8_lossy(&kept.key);
         let (_, seq) = keys
             .as_batch(&name)
-            .ok_or_else(|| format!("{name} is no batch"))?;
+            .ok_or_else(|| format!("{name} is not a batch"))?;
         let batch = LogBatch::decode(&kept.value).map_err(|_| format!("{name} is damaged"))?;
         let mut found = Vec::new();
         for (at, it) in wanted.iter().enumerate() {

@@ -12,7 +12,7 @@ use super::input::Input;
 use super::options::NodeOptions;
 use super::shared::NodeShared;
 
-/// What a section takes in a batch beside its bytes.
+/// The overhead of a section in a batch.
 const SECTION_HEAD: usize = 24;
 
 /// Sends what the host says to the node's thread.

@@ -1,4 +1,4 @@
-//! What a cluster was made with: it is written once and never changed.
+//! The parameters of a cluster, which are written once and never changed.
 
 use std::fmt;
 use std::str::FromStr;
@@ -13,7 +13,7 @@ use super::error::NodeError;
 /// The newest format of what is stored that this version knows.
 pub(super) const FORMAT: u32 = 1;
 
-/// What a cluster was made with.
+/// The parameters that a cluster was made with.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ClusterMade {
     /// The format of what is stored.
@@ -26,7 +26,7 @@ pub struct ClusterMade {
     pub id: u64,
 }
 
-/// What a node needs to know of its cluster before it joins.
+/// The data of the cluster that a node needs before it joins.
 #[derive(Clone, Debug)]
 pub(super) struct ClusterMeta {
     pub(super) made: ClusterMade,
@@ -108,7 +108,7 @@ impl From<NodeError> for MetaError {
     }
 }
 
-/// What is stored, if this node fits it.
+/// Parses the stored parameters, and checks that this node fits them.
 fn checked(text: &str, wanted: Partitions) -> Result<ClusterMade, NodeError> {
     let unknown = || NodeError::Format {
         stored: text.split(' ').next().unwrap_or_default().to_owned(),

@@ -1,4 +1,4 @@
-//! What operators see of a node is gathered here.
+//! Gathers the view of a node for operators.
 
 use std::collections::BTreeSet;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! What a node is told of itself, of its cluster and of etcd.
+//! Options of a node, its cluster and etcd.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -20,7 +20,7 @@ pub struct NodeOptions {
     pub folder: PathBuf,
     /// Where etcd is.
     pub etcd: EtcdOptions,
-    /// What other nodes and clients are told of it.
+    /// The data that it publishes for other nodes and clients.
     pub about: NodeAbout,
     /// How much the node should own beside the others.
     pub weight: u32,
@@ -46,7 +46,7 @@ impl NodeOptions {
     /// How often etcd is compacted, unless the options say otherwise.
     pub const HOUSEKEEPING: Duration = Duration::from_secs(300);
 
-    /// What the specification has for a node with this name.
+    /// The default options for a node with this name.
     pub fn new(cluster: &str, name: &str, folder: impl Into<PathBuf>, etcd: EtcdOptions) -> Self {
         let usual = cluster::Options::new(cluster, name);
         Self {
@@ -65,7 +65,7 @@ impl NodeOptions {
         }
     }
 
-    /// What the core is told of the node.
+    /// The options of the core's machine.
     pub(super) fn core(&self) -> cluster::Options {
         cluster::Options {
             weight: self.weight,

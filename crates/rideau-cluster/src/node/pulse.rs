@@ -22,13 +22,13 @@ pub struct NodePulse {
     pub lost_nodes: Vec<String>,
     /// Asks that wait for an owner.
     pub parked: usize,
-    /// What happened since the process began.
+    /// Counters since the process began.
     pub counters: NodeCounters,
-    /// What is used of etcd's room.
+    /// How much of etcd's room is used.
     pub room: RoomView,
 }
 
-/// What the node's thread writes.
+/// The state that the node's thread publishes.
 #[derive(Debug)]
 pub(super) struct Pulse {
     pub(super) certainty: Certainty,

@@ -16,7 +16,7 @@ pub enum RoomLevel {
     Full,
 }
 
-/// What is used of etcd's room.
+/// How much of etcd's room is used.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RoomView {
     /// Bytes in use.
@@ -25,7 +25,7 @@ pub struct RoomView {
     pub file: u64,
     /// The quota.
     pub quota: u64,
-    /// What follows.
+    /// The level of alarm.
     pub level: RoomLevel,
 }
 

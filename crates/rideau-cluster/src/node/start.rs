@@ -35,7 +35,7 @@ const RETRY: Duration = Duration::from_millis(200);
 /// And the log says so this often.
 const SAID_EACH: Duration = Duration::from_secs(5);
 
-/// What the node is around.
+/// The parts of a running node.
 pub(super) struct NodeParts {
     pub(super) host: Arc<dyn PartitionHost>,
     pub(super) events: Arc<dyn NodeEvents>,
@@ -51,7 +51,7 @@ pub(super) struct Opened {
     pub(super) ended: watch::Receiver<()>,
 }
 
-/// What the thread has before it is started.
+/// The parts that the thread has before it starts.
 struct Prepared {
     client: EtcdClient,
     folder: NodeFolder,

@@ -1,4 +1,4 @@
-//! What operators see of a node and of its cluster.
+//! The view of a node and its cluster for operators.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -50,9 +50,9 @@ pub struct NodeView {
     pub lost_nodes: Vec<String>,
     /// Asks that wait for an owner.
     pub parked: usize,
-    /// What happened since the process began.
+    /// Counters since the process began.
     pub counters: NodeCounters,
-    /// What is used of etcd's room.
+    /// How much of etcd's room is used.
     pub room: RoomView,
 }
 
@@ -61,7 +61,7 @@ pub struct NodeView {
 pub struct NodeRow {
     /// Its life.
     pub node: Incarnation,
-    /// What it says of itself.
+    /// The data that it publishes.
     pub about: NodeAbout,
     /// How much it should own beside the others.
     pub weight: u32,
@@ -107,7 +107,7 @@ pub enum PartitionState {
     Closing,
 }
 
-/// What happened since the process began.
+/// Counters since the process began.
 #[derive(Clone, Debug, Default)]
 pub struct NodeCounters {
     /// Lives of the node: how often it became part of the cluster.

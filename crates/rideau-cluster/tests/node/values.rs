@@ -59,7 +59,7 @@ impl ValueNodes {
         drop(ranges);
     }
 
-    /// Wait until all partitions are served, so many by each node at least.
+    /// Wait until all partitions are served, this many by each node at least.
     async fn until_all_serve(&self, least: usize) {
         until("all partitions are served", async || {
             let served = |it: &ValueNode| {

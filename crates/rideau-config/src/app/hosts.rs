@@ -24,7 +24,7 @@ pub(super) fn paths(section: &Section<'_>) -> Option<Vec<String>> {
 pub(super) fn path(text: &str) -> Made<String> {
     let is_bad = |c: char| c.is_whitespace() || c.is_control() || c == '#';
     if !text.starts_with('/') || text.contains(is_bad) {
-        let message = format!("{text:?} is no path that can be asked for");
+        let message = format!("{text:?} is not a path of a request");
         return Err((message, "it begins with a /, such as \"/up\"".into()));
     }
     Ok(text.into())
@@ -53,7 +53,7 @@ fn each_once(
 /// `shop.example`, or `*.shop.example` for all below it.
 fn host(text: &str) -> Made<String> {
     let host = text.to_ascii_lowercase();
-    let named = |hint: String| Err((format!("{text:?} is no host"), hint));
+    let named = |hint: String| Err((format!("{text:?} is not a host name"), hint));
     if text == "*" {
         return named("remove it: an app without hosts has those that no other has".into());
     }
@@ -69,7 +69,7 @@ fn host(text: &str) -> Made<String> {
         return Ok(format!("[{address}]"));
     }
     if let Some((bare, _)) = text.split_once(':') {
-        return named(format!("write {bare:?}: the port is no matter"));
+        return named(format!("write {bare:?}: the port does not matter"));
     }
     let labels = host.strip_prefix("*.").unwrap_or(&host);
     let is_label = |label: &str| {
@@ -88,11 +88,11 @@ fn host(text: &str) -> Made<String> {
 /// `/` or `/shop`: without a slash at the end, which is no matter.
 fn prefix(text: &str) -> Made<String> {
     let text = path(text).map_err(|_| {
-        let message = format!("{text:?} is no beginning of a path");
+        let message = format!("{text:?} is not the beginning of a path");
         (message, "it begins with a /, such as \"/shop\"".to_owned())
     })?;
     if text.contains(['?', '*']) || text.contains("//") {
-        let message = format!("{text:?} is no beginning of a path");
+        let message = format!("{text:?} is not the beginning of a path");
         let hint = "write it as \"/shop\": all below it belongs to it";
         return Err((message, hint.into()));
     }

@@ -185,7 +185,7 @@ text_kinds! {
     pub(super) Account: String, Form::Text, |text, key| {
         match text.is_empty() || text.contains(|c: char| c.is_whitespace() || c == ':') {
             true => Err((
-                format!("{text:?} is no {}", key.name),
+                format!("{text:?} is not a {}", key.name),
                 "write its name or its number, such as \"www-data\"".into(),
             )),
             false => Ok(text.into()),
@@ -196,7 +196,7 @@ text_kinds! {
     pub(super) Mask: u32, Form::Text, |text, _| {
         let mask = u32::from_str_radix(text, 8).ok();
         mask.filter(|mask| *mask <= 0o777).ok_or_else(|| {
-            let message = format!("{text:?} is no mask for new files");
+            let message = format!("{text:?} is not a mask for new files");
             (message, "write three octal digits, such as \"022\"".into())
         })
     }, |mask| format!("{mask:03o}");
@@ -279,8 +279,8 @@ section! {
     /// A cookie, and how long to wait for the process it leads to.
     struct StickyTable {
         /// The name of the cookie.
-        cookie: String = String::new(), Cookie, Requests, usual = "has to be given";
-        /// A request that finds the process busy for longer gets another.
+        cookie: String = String::new(), Cookie, Requests, usual = "required";
+        /// If the process is busy for longer, the request goes to another one.
         wait: Duration = apps::Options::default().sticky_wait, Span, Requests;
     }
 }
@@ -518,7 +518,7 @@ fn line(text: &str) -> Made<String> {
 fn cookie(text: &str) -> Made<String> {
     let is_known = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
     if text.is_empty() || !text.chars().all(is_known) {
-        let message = format!("{text:?} is no name for a cookie");
+        let message = format!("{text:?} cannot be the name of a cookie");
         return Err((
             message,
             "letters, digits, dots, dashes and underscores".into(),

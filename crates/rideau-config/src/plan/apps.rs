@@ -1,11 +1,11 @@
-//! What changes of applications and of their front mean.
+//! The effect of changes of applications and of their front.
 
 use super::Live;
 use crate::config::Config;
 use crate::human::count;
 use crate::key::Effect;
 
-/// What a change of a number of an app or of the front means to processes and requests.
+/// The effect of a changed number of an app or of the front on processes and requests.
 pub(super) fn meaning(key: &str, is_less: bool) -> &'static str {
     match key {
         "min" if is_less => "Processes above it go when they were not used for `idle_after`.",

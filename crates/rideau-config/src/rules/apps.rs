@@ -65,7 +65,7 @@ fn check_places(notes: &Notes<'_>, sections: &Sections<'_>, config: &Config) {
     }
 }
 
-/// What is always kept should fit.
+/// All `min` together should fit into `front.max`.
 fn check_min(notes: &Notes<'_>, sections: &Sections<'_>, config: &Config) {
     let max = config.front.limits.max;
     let mut sum = 0_usize;

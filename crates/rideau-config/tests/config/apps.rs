@@ -465,7 +465,7 @@ min = 1
 "#;
 
 const PLAN: &str = r#"
-  front.listen              ["[::1]:1"] -> []                   Counts after the next start.
+  front.listen              ["[::1]:1"] -> []                   Takes effect after the next start.
   front.max                 10 -> 6                             Processes above the new limit finish
                                                                 their requests and are stopped; no
                                                                 request is interrupted.

@@ -1,4 +1,4 @@
-//! What one may want of an allocator.
+//! Inputs of an allocator.
 
 use std::time::Duration;
 
@@ -54,7 +54,7 @@ pub struct Ask<'a> {
     pub prefer: &'a [Prefer],
     /// How long they are wanted; without it, for as long as the range offers.
     pub ttl: Option<Duration>,
-    /// What stands beside each value.
+    /// The data of each value.
     pub data: &'a Fields,
     /// Under what it is found.
     pub keys: &'a [Key<'a>],
@@ -64,7 +64,7 @@ pub struct Ask<'a> {
     pub count: u32,
     /// Take fewer than that if there are not enough.
     pub partial: bool,
-    /// Whose they are from then on. Another owner's values are not given again for a key.
+    /// The new owner. Another owner's values are not given again for a key.
     pub owner: Option<&'a [u8]>,
     /// Where other nodes have partitions, an ask with an id or with a key for itself needs
     /// this.
@@ -118,13 +118,13 @@ impl<'a> Ask<'a> {
 /// Which reservation is meant.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Which<'a> {
-    /// That of this value.
+    /// The record of this value.
     Value(u128),
-    /// That with this key.
+    /// The record with this key.
     Key(&'a [u8]),
 }
 
-/// What shows that a value is one's own to change.
+/// The proof that an asker may change a value.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Proof<'a> {
     /// The holder's number; not needed for values without a holder.
@@ -140,7 +140,7 @@ impl From<Option<u64>> for Proof<'_> {
     }
 }
 
-/// What to write beside a value, and for how long.
+/// New data and keys of a value, and its time.
 #[derive(Clone, Copy, Debug)]
 pub struct Change<'a> {
     /// The holder's number; not needed for values without a holder.

@@ -78,7 +78,7 @@ impl Asked {
         self.id.is_some() || !self.keys.is_empty()
     }
 
-    /// What it costs in memory, about.
+    /// About how much memory it uses.
     pub(super) fn bytes(&self) -> usize {
         let keys = self.keys.iter();
         let keys: usize = keys.map(|(bytes, _)| bytes.len() + 24).sum();

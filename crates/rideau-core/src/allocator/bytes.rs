@@ -11,7 +11,7 @@ const MORE: u64 = 0x8080_8080_8080_8080;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Torn;
 
-/// What is left to read.
+/// The bytes that are left to read.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Reader<'a>(pub(super) &'a [u8]);
 
@@ -51,7 +51,7 @@ impl<'a> Reader<'a> {
         self.number()?.try_into().map_err(|_| Torn)
     }
 
-    /// As many bytes as the number before them says.
+    /// Bytes with their number before them.
     pub(super) fn text(&mut self) -> Result<&'a [u8], Torn> {
         let len = usize::try_from(self.small()?).map_err(|_| Torn)?;
         let (text, rest) = self.0.split_at_checked(len).ok_or(Torn)?;

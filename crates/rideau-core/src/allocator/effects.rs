@@ -1,17 +1,17 @@
-//! What an allocator wants done: entries written down, news told.
+//! Effects of an allocator: log entries and events.
 
 use super::entry::Entry;
 use super::range::RangeId;
 use crate::time::Instant;
 
-/// What came of one or several calls.
+/// The effects of one or several calls.
 #[derive(Default, Debug)]
 pub struct Effects {
     /// Entries to write down, in order.
     pub log: Vec<u8>,
     /// The answer must wait until all that was logged so far is safe.
     pub wait: bool,
-    /// What happened, if a caller wants to know.
+    /// Events, if the caller wants them.
     pub events: Option<Vec<Event>>,
     /// The partitions that the decision rests on, each once, if partitions come and go.
     pub rests: Vec<Rest>,
@@ -54,7 +54,7 @@ pub struct Event {
     pub owner: Option<Box<[u8]>>,
 }
 
-/// What happened to a value.
+/// A change of a value.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub enum What {

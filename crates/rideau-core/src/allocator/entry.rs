@@ -1,4 +1,4 @@
-//! What is written down of each change, so that it can be done again.
+//! Log entries: each change, so that it can be applied again.
 //!
 //! An entry says how a value is from now on, not what changed: a snapshot may
 //! be taken piece by piece while entries go on, and reading the pieces and then
@@ -53,14 +53,14 @@ pub enum Entry<'a> {
     Freed {
         /// Which value.
         value: u128,
-        /// Whose it was.
+        /// The fence of its last holder.
         fence: u64,
     },
     /// A value lost its holder, and waits for a client to decide.
     Detached {
         /// Which value.
         value: u128,
-        /// Whose it was.
+        /// The fence of its last holder.
         fence: u64,
         /// When it becomes free.
         until: Instant,
@@ -69,7 +69,7 @@ pub enum Entry<'a> {
     Cooling {
         /// Which value.
         value: u128,
-        /// Whose it was.
+        /// The fence of its last holder.
         fence: u64,
         /// When it becomes free.
         until: Instant,
@@ -136,7 +136,7 @@ pub struct Reserved<'a> {
     pub(super) data: &'a [u8],
     /// Its keys, encoded.
     pub(super) keys: &'a [u8],
-    /// Whose it is, if that is known.
+    /// The owner, if known.
     pub owner: Option<&'a [u8]>,
 }
 

@@ -1,4 +1,4 @@
-//! What a holder writes beside its value: fields with a name each.
+//! The data of a value: fields with names.
 
 use std::borrow::Cow;
 
@@ -136,7 +136,7 @@ impl Fields {
     }
 }
 
-/// What [`Fields::as_bytes`] gave, read again.
+/// Parses the bytes of [`Fields::as_bytes`].
 pub(super) fn fields(bytes: &[u8]) -> impl Iterator<Item = (&[u8], Field<'_>)> {
     let mut reader = Reader(bytes);
     std::iter::from_fn(move || {

@@ -25,7 +25,7 @@ use queue::Queue;
 pub(super) struct Free {
     /// Fresh ones, and those freed so long ago that it is not known when.
     settled: Pieces,
-    /// Those freed lately, if their order matters.
+    /// Values that were freed recently, if their order matters.
     queue: Option<Queue>,
 }
 

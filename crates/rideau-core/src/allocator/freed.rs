@@ -1,4 +1,4 @@
-//! What became free while an ask waits.
+//! Values that became free while asks wait.
 
 use std::collections::VecDeque;
 

@@ -26,13 +26,13 @@ pub struct Held {
     pub fence: u64,
     /// When it ends.
     pub until: Instant,
-    /// What it was before.
+    /// Its state before.
     pub was: Standing,
-    /// What stood beside it before.
+    /// Its data before.
     pub old: Fields,
 }
 
-/// What a release found.
+/// The result of a release.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Released {
     /// The value had a holder, or might have had one.
@@ -41,7 +41,7 @@ pub enum Released {
     Already,
 }
 
-/// What to do with the data that stands there.
+/// Whether to merge or to replace the data.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Mode {
     Replace,

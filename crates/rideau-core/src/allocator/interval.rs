@@ -69,7 +69,7 @@ impl Interval {
         self.first <= other.first && other.last <= self.last
     }
 
-    /// What is in both.
+    /// The intersection.
     pub fn intersect(self, other: Self) -> Option<Self> {
         Self::new(self.first.max(other.first), self.last.min(other.last))
     }
@@ -79,13 +79,13 @@ impl Interval {
         self.last < other.first || other.last < self.first
     }
 
-    /// What of it comes before the other begins.
+    /// The part before the other begins.
     pub fn before(self, other: Self) -> Option<Self> {
         let last = other.first.checked_sub(1)?;
         Self::new(self.first, self.last.min(last))
     }
 
-    /// What of it comes after the other has ended.
+    /// The part after the other has ended.
     pub fn after(self, other: Self) -> Option<Self> {
         let first = other.last.checked_add(1)?;
         Self::new(self.first.max(first), self.last)

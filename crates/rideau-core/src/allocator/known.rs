@@ -43,7 +43,7 @@ impl Allocator {
         Ok(!slots.is_empty())
     }
 
-    /// What this asker has in a record.
+    /// The reservation in a record that this asker already has.
     pub(super) fn known(&self, slot: Slot, ask: &Ask<'_>, effects: &mut Effects) -> Reservation {
         let head = self.records.head(slot);
         effects.wait |= self.must_wait(head.range, head.fence);

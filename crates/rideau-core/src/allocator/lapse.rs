@@ -1,4 +1,4 @@
-//! What time does to values: holds end, rests end, quarantines end.
+//! Effects of time on values: holds, cooling and quarantines end.
 //!
 //! All of it is done in small steps, so that a million that end at once hold no caller up.
 

@@ -74,20 +74,20 @@ pub struct Seen {
     pub updated: Instant,
     /// How often.
     pub updates: u32,
-    /// What stands beside it.
+    /// Its data.
     pub data: Fields,
     /// Its keys, and whether it has each for itself.
     pub keys: Vec<(Vec<u8>, bool)>,
-    /// Whose it is, if that is known.
+    /// The owner, if known.
     pub owner: Option<Box<[u8]>>,
 }
 
 /// Which reservations are meant by many.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Filter {
-    /// Those with a key that begins like this.
+    /// Records with a key that begins with this.
     KeyPrefix(Vec<u8>),
-    /// Those with this in this field.
+    /// Records with this content in this field.
     Field(Vec<u8>, Vec<u8>),
 }
 
@@ -104,7 +104,7 @@ pub struct Count {
     pub held: Size,
 }
 
-/// What an allocator costs in memory.
+/// Memory that an allocator uses.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Bytes {
     /// Records of values that are not free, with data and keys.
@@ -191,7 +191,7 @@ impl Allocator {
         self.names.iter().map(|(name, id)| (name.as_str(), *id))
     }
 
-    /// What it costs in memory.
+    /// The memory that it uses.
     pub fn bytes(&self) -> Bytes {
         let ranges = self.ranges.iter().flatten();
         Bytes {

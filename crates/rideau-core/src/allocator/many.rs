@@ -53,9 +53,9 @@ pub struct Many {
     fence: u64,
     /// Says which partitions may be decided on, if they come and go.
     gate: Option<Gate>,
-    /// What is known of the ownerships that keys are given out in.
+    /// The known epochs of the owners of keys.
     key_epochs: KeyEpochs,
-    /// What became free and was not offered to an ask yet, while any ask waits.
+    /// Values that became free and were not offered to an ask yet, while any ask waits.
     freed: Freed,
     /// The partition where the next ask begins to look.
     next: usize,
@@ -154,7 +154,7 @@ impl Many {
         Ok(part)
     }
 
-    /// What is decided rests on this partition.
+    /// The decision depends on this partition.
     fn rest_on(&self, part: usize, effects: &mut Effects) {
         if self.gate.is_some() {
             effects.rest_on(part as u32);
@@ -184,7 +184,7 @@ impl Many {
         here.filter(|part| part.phase.is_open())
     }
 
-    /// Those that could be decided on when that was last asked.
+    /// The partitions that were served when that was last asked.
     fn served(&self) -> impl Iterator<Item = &Part> + '_ {
         let here = self.parts.iter().flatten().map(|part| &**part);
         here.filter(|part| part.is_served)

@@ -50,12 +50,12 @@ impl Partition {
         Self { ahead, ..self }
     }
 
-    /// What the clock of the partition shows at an instant of the process's clock.
+    /// Converts an instant of the process's clock to the partition's clock.
     pub(super) const fn inside(self, outside: Instant) -> Instant {
         Instant::from_nanos(outside.as_nanos().saturating_add_signed(self.ahead))
     }
 
-    /// What the clock of the process shows at an instant of the partition's clock.
+    /// Converts an instant of the partition's clock to the process's clock.
     pub(super) const fn outside(self, inside: Instant) -> Instant {
         let behind = self.ahead.saturating_neg();
         Instant::from_nanos(inside.as_nanos().saturating_add_signed(behind))
@@ -89,7 +89,7 @@ impl Partition {
         Interval::new(first, last).expect("places are in the order of values")
     }
 
-    /// What this partition has of a range. It may be nothing.
+    /// The part of a range in this partition. It may be empty.
     pub(super) fn options(self, options: &RangeOptions) -> RangeOptions {
         RangeOptions {
             spans: self.spans(&options.spans),
@@ -127,7 +127,7 @@ impl Partition {
         Cow::Owned(prefer.filter_map(|one| self.prefer(one)).collect())
     }
 
-    /// What of a share is in this partition, if anything is.
+    /// The part of a share in this partition, if any.
     pub(super) fn share(self, share: &Share) -> Option<Share> {
         let within = self.indexes(share.within)?;
         let but = share.but.iter();

@@ -89,7 +89,7 @@ impl Parts {
         Ok(Self(Machines::Many(Box::new(many))))
     }
 
-    /// Those that come and go, if they do.
+    /// The partitions, if they can be added and removed.
     pub fn many(&self) -> Option<&Many> {
         match &self.0 {
             Machines::One { .. } => None,
@@ -369,7 +369,7 @@ impl Parts {
         either!(&self.0, machine => machine.count(within))
     }
 
-    /// What it costs in memory.
+    /// The memory that it uses.
     pub fn bytes(&self) -> Bytes {
         either!(&self.0, machine => machine.bytes())
     }

@@ -48,7 +48,7 @@ pub enum Class {
     Memory,
 }
 
-/// What becomes of a value when its time runs out.
+/// The state of a value after its time.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub enum OnExpire {
     /// It is free.
@@ -58,7 +58,7 @@ pub enum OnExpire {
     Notify,
 }
 
-/// What becomes of all values when nothing is known about them.
+/// The state of all values when nothing is known of them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Start {
     /// They are free.
@@ -72,7 +72,7 @@ pub enum Start {
 pub struct RangeOptions {
     /// Its values.
     pub spans: Vec<Span>,
-    /// Those among them that are never given out.
+    /// Values among them that are never given out.
     pub skip: Vec<Span>,
     /// Which free value is given out.
     pub order: Order,
@@ -91,9 +91,9 @@ pub struct RangeOptions {
     pub detach: Duration,
     /// How long values rest that were given back.
     pub cool: Duration,
-    /// What becomes of a value when its time runs out.
+    /// The state of a value after its time.
     pub on_expire: OnExpire,
-    /// What becomes of all values when nothing is known about them.
+    /// The state of all values when nothing is known of them.
     pub start: Start,
     /// Only a caller that knows the fence can change a reservation.
     pub needs_fence: bool,
@@ -201,7 +201,7 @@ pub enum RangeError {
     BadName,
     /// Its class cannot be changed while values have holders.
     ClassHeld,
-    /// There are as many ranges as there may be.
+    /// The limit of ranges is reached.
     TooMany,
     /// It is being taken away.
     Draining,
@@ -236,7 +236,7 @@ impl fmt::Display for RangeError {
             Self::ClassHeld => {
                 f.write_str("the class can be changed only while no value has a holder: drain it")
             }
-            Self::TooMany => f.write_str("there are as many ranges as there may be"),
+            Self::TooMany => f.write_str("the limit of ranges is reached"),
             Self::Draining => f.write_str("the range is draining: wait until it is gone"),
         }
     }
@@ -326,6 +326,6 @@ pub struct RangeStats {
     pub tiers: [u64; TIERS_MAX as usize],
     /// It gives out nothing more, and goes when no holder has any.
     pub is_draining: bool,
-    /// What its free values cost in memory.
+    /// The memory of its free values.
     pub bytes: usize,
 }

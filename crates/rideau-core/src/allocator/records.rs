@@ -1,4 +1,4 @@
-//! What is held, found by value and by key.
+//! Records of held values, found by value and by key.
 //!
 //! Records know nothing of which values are free or whose turn it is. They
 //! are kept small: what changes often in a slab, the rest written down in
@@ -48,7 +48,7 @@ pub(super) struct Body<'a> {
     pub(super) updated: Instant,
     pub(super) updates: u32,
     pub(super) data: &'a [u8],
-    /// Whose it is, if that is known.
+    /// The owner, if known.
     pub(super) owner: Option<&'a [u8]>,
     /// That a unique one belongs to one record only is for the caller to see
     /// to: here both kinds are found alike.
@@ -70,7 +70,7 @@ pub(super) struct Records {
     /// A hasher that has swallowed the seed, so that no client can make up keys
     /// that meet.
     hasher: DefaultHasher,
-    /// What values are mixed with, of the same seed.
+    /// The salt of the hash, from the same seed.
     salt: [u64; 2],
     scratch: Vec<u8>,
     /// The hashes of the keys that are being looked at.
@@ -385,7 +385,7 @@ impl Records {
         }
     }
 
-    /// What stands in the key index for the crowd of a key, if it has one.
+    /// The entry of the key index for a key that many records have, if it is one.
     fn crowd_of(&self, hash: u64) -> Option<u32> {
         if self.crowded == 0 {
             return None;

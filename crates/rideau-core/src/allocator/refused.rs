@@ -34,7 +34,7 @@ pub enum Refused {
     Resting,
     /// The fence is not that of the holder.
     Conflict {
-        /// Whose turn it is.
+        /// The fence of the current holder.
         fence: u64,
     },
     /// It belongs to another owner.
@@ -75,12 +75,12 @@ pub enum Refused {
         /// The longest.
         ttl_max: Duration,
     },
-    /// As many values have holders as may.
+    /// The limit of held values is reached.
     Full {
-        /// That many.
+        /// The limit.
         reservations_max: usize,
     },
-    /// As many asks wait for values as may.
+    /// The limit of waiting asks is reached.
     Crowded(Refusal),
     /// The value or the key belongs to a partition that is not served here at present.
     NotHere {
@@ -126,7 +126,7 @@ impl fmt::Display for Refused {
             }
             Self::Foreign => f.write_str("it belongs to another owner"),
             Self::BadOwner => write!(f, "the name of an owner has at most {OWNER_LEN_MAX} bytes"),
-            Self::NoFence => f.write_str("this range wants the fence that came with the value"),
+            Self::NoFence => f.write_str("this range needs the fence that came with the value"),
             Self::Ambiguous { count } => {
                 write!(f, "{count} reservations have this key: name the value")
             }
@@ -150,7 +150,7 @@ impl fmt::Display for Refused {
                 write!(f, "the range allows {ttl_max:?} at most")
             }
             Self::Full { reservations_max } => {
-                write!(f, "{reservations_max} values have holders, as many as may")
+                write!(f, "{reservations_max} values are held, which is the limit")
             }
             Self::Crowded(refusal) => refusal.fmt(f),
             Self::NotHere { partition } => {

@@ -30,7 +30,7 @@ pub(super) struct Taken {
     is_stock: bool,
 }
 
-/// What an asker can have while others wait.
+/// The values that an asker may have while others wait.
 #[derive(Clone, Debug)]
 pub(super) struct Share {
     /// Only values of these,
@@ -139,7 +139,7 @@ impl Allocator {
         }
     }
 
-    /// As many values as the asker can have, if there are any.
+    /// The values that the asker can have, if there are any.
     fn room(&self, ask: &Ask<'_>) -> Result<usize, Refused> {
         let count = ask.count as usize;
         let reservations_max = self.reservations_max;

@@ -31,7 +31,7 @@ pub struct Restore {
     promised: Untils,
     clock: Option<Clock>,
     entries: u64,
-    /// What a range in memory has may be known from its former owner.
+    /// The content of a range in memory may be known from its former owner.
     has_memory: bool,
 }
 

@@ -1,4 +1,4 @@
-//! What the text of a range means: `10.0.0.0/8`, `20000-29999`, `::1`.
+//! Parses the text of an interval: `10.0.0.0/8`, `20000-29999`, `::1`.
 
 use std::error::Error;
 use std::fmt;
@@ -80,7 +80,7 @@ pub enum SpanError {
     Reversed,
     /// The end is the beginning.
     Empty,
-    /// What follows the slash is not a number.
+    /// The part after the slash is not a number.
     NotAPrefix,
     /// A prefix longer than the address.
     PrefixTooLong {
@@ -106,7 +106,7 @@ impl fmt::Display for SpanError {
                  write the value after the last",
             ),
             Self::NotAPrefix => {
-                f.write_str("what follows the slash is no length; write 10.0.0.0/8")
+                f.write_str("what follows the slash is not a length; write 10.0.0.0/8")
             }
             Self::PrefixTooLong { most } => write!(
                 f,

@@ -76,7 +76,7 @@ impl Kind {
         Ok(value)
     }
 
-    /// What a text of any kind is meant to be, going by its looks.
+    /// The kind of a value, by the look of its text.
     fn of(text: &str) -> Result<Self, ValueError> {
         match text {
             "" => Err(ValueError::Empty),
@@ -87,7 +87,7 @@ impl Kind {
         }
     }
 
-    /// What such values are called.
+    /// The noun for such values.
     const fn name(self) -> &'static str {
         match self {
             Self::Number => "a number",
@@ -140,7 +140,7 @@ pub struct Text {
 }
 
 impl Text {
-    /// That of an IPv6 address with an IPv4 address at its end.
+    /// The length of an IPv6 address with an IPv4 address at its end.
     const LEN_MAX: usize = 45;
 
     const fn push(&mut self, byte: u8) {

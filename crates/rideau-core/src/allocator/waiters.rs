@@ -25,7 +25,7 @@ use crate::time::Instant;
 use crate::waiting::{End, Tally, Waiting};
 use lines::Lines;
 
-/// What waits has at most this many bytes in all.
+/// The most bytes of all waiting asks.
 const BYTES_MAX: usize = 64 * 1024 * 1024;
 /// At most this many asks wait for certain values, or for several at once: each
 /// offer is held against all of them.
@@ -54,12 +54,12 @@ struct Waiter<R> {
     reply: R,
 }
 
-/// What an ask that waited is told.
+/// The answer of an ask that waited.
 #[derive(Debug)]
 pub struct Told<R> {
     /// How.
     pub reply: R,
-    /// What it got, or why nothing.
+    /// Its reservations, or why it got none.
     pub answer: Result<Vec<Reservation>, Refused>,
     /// All that was logged until now has to be safe before.
     pub must_wait: bool,
@@ -108,7 +108,7 @@ impl<R: Reply> Waiters<R> {
             fair: None,
         };
         let queue = Queue::new(options, Instant::START);
-        let queue = queue.expect("a line that sheds nobody breaks no rule");
+        let queue = queue.expect("a queue that sheds nothing breaks no rule");
         Self {
             waiting: Waiting::new(queue, Ledger::default()),
             lines: Lines::default(),
@@ -303,7 +303,7 @@ impl<R: Reply> Waiters<R> {
         self.waiting.oldest()
     }
 
-    /// What became of the asks that waited.
+    /// Outcomes of the asks that waited.
     pub fn tally(&self) -> &Tally {
         self.waiting.tally()
     }
@@ -366,14 +366,14 @@ impl<R: Reply> Waiters<R> {
             return false;
         };
         self.offered = Some(ticket);
-        let waiter = self.waiting.reply(ticket).expect("who is in line waits");
+        let waiter = self.waiting.reply(ticket).expect("a queued ask waits");
         if waiter.is_gone() {
             // No client is there to be told.
             self.cancel(ticket, machine, now);
             return true;
         }
         let tried = self.try_serve(ticket, values, machine, now, effects);
-        let waiter = self.waiting.reply(ticket).expect("who is in line waits");
+        let waiter = self.waiting.reply(ticket).expect("a queued ask waits");
         if matches!(tried.answer, Err(Refused::Exhausted { .. })) {
             // One value that an ask keeps is no other's.
             return values.first() != values.last() || !waiter.asked.is_several();
@@ -393,7 +393,7 @@ impl<R: Reply> Waiters<R> {
         now: Instant,
         effects: &mut Effects,
     ) -> Told<()> {
-        let waiter = self.waiting.reply(ticket).expect("who is in line waits");
+        let waiter = self.waiting.reply(ticket).expect("a queued ask waits");
         let asked = &waiter.asked;
         let mut share = Share {
             within: values,
@@ -421,7 +421,7 @@ impl<R: Reply> Waiters<R> {
         })
     }
 
-    /// What is kept by the asks that came before this one, or by all asks.
+    /// The values that are kept for asks before this one, or for all asks.
     fn kept(&self, before: Option<Ticket>, machine: &impl Values) -> Vec<Interval> {
         let several = self.lines.several();
         let several = several.filter(|ticket| before.is_none_or(|before| *ticket < before));

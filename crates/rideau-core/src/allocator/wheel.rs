@@ -41,9 +41,9 @@ pub(super) struct Wheel {
     /// The tick that the first bucket with entries begins with.
     next: u64,
     levels: [Level; LEVELS],
-    /// What is due.
+    /// The slots that are due.
     ready: List,
-    /// What is to be moved to narrower buckets, or is due.
+    /// Slots to move to narrower buckets, or that are due.
     moving: List,
     chunks: Chunks,
     len: usize,

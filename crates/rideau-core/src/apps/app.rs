@@ -48,7 +48,7 @@ pub(super) struct App<R> {
     /// The newest code that was found good, or had no other beside it.
     pub(super) good: u64,
     pub(super) trial: Option<Box<Trial>>,
-    /// What the good code answered last.
+    /// The last answers of the good code.
     pub(super) past: Box<Past>,
     /// How many grants there are.
     pub(super) rate: Rate,
@@ -114,7 +114,7 @@ pub(super) struct Due {
     pub(super) trial: Instant,
 }
 
-/// What is only counted.
+/// Counters.
 #[derive(Debug, Default)]
 pub(super) struct Tallies {
     pub(super) cold: u64,
@@ -124,7 +124,7 @@ pub(super) struct Tallies {
     pub(super) left: [u64; Leaving::ALL.len()],
 }
 
-/// What a start is expected to take before there was any.
+/// The expected time of a start before there was one.
 const START: Duration = Duration::from_secs(1);
 
 impl<R: Reply> App<R> {

@@ -13,7 +13,7 @@ use super::stats::Deploy;
 use super::{Apps, Mode};
 
 impl<R: Reply> Apps<R> {
-    /// There is one more app. As many processes as its `min` says are started.
+    /// There is one more app. `min` processes of it are started.
     ///
     /// # Errors
     ///

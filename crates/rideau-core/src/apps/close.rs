@@ -40,7 +40,7 @@ impl<R: Reply> Apps<R> {
         self.finish_all(now, effects);
     }
 
-    /// What starts is not wanted any more.
+    /// Stops the starts.
     fn stop_starts(&mut self, at: u32, now: Instant, effects: &mut Vec<Effect<R>>) {
         for slot in self.app(at).slots.clone() {
             if let Doing::Starting { .. } = self.processes.at(slot).doing {

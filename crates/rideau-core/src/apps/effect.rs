@@ -1,4 +1,4 @@
-//! What the machine wants done, and what askers are answered.
+//! Effects of the machine, and answers of asks.
 
 use std::fmt;
 use std::time::Duration;
@@ -33,7 +33,7 @@ pub struct SessionId {
     pub(super) entry: u32,
 }
 
-/// What a request wants of an app.
+/// An ask for a place in a process.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Ask {
     /// On what terms it waits.
@@ -115,7 +115,7 @@ pub enum Leaving {
     Evicted,
     /// Another app was starving.
     Starved,
-    /// It served as many requests as it may.
+    /// It served its limit of requests.
     Used,
     /// Its life is over.
     Aged,
@@ -200,7 +200,7 @@ impl Leaving {
     }
 }
 
-/// What the machine wants done.
+/// An effect of the machine.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Effect<R> {
     /// Say yes to an ask that waits.
@@ -313,7 +313,7 @@ pub enum Note {
         generation: u64,
         /// How.
         verdict: TrialVerdict,
-        /// What was answered by both.
+        /// The answers of both codes.
         seen: TrialStats,
     },
     /// Another number of sessions at a time in one process was learnt to be better.

@@ -38,7 +38,7 @@ impl FreeSlots {
         }
     }
 
-    /// Those between here and there make room.
+    /// Moves the slots between two positions to make room.
     fn shift(&mut self, from: usize, after: Place) {
         let is_behind = self.0.get(from + 1).is_some_and(|next| *next < after);
         if is_behind {

@@ -1,4 +1,4 @@
-//! What is true of all apps after every input.
+//! Invariants of all apps, checked after every input.
 
 use crate::ledger::Reply;
 use crate::time::Instant;
@@ -20,7 +20,7 @@ impl<R: Reply> Apps<R> {
             let options = &app.options;
             assert!(
                 app.waiting.len() == 0 || app.places.is_empty() || app.waiting.is_behind(),
-                "nobody waits for a place that is there"
+                "no request waits for a free place"
             );
             assert!(
                 app.counts.starting <= 2,
@@ -32,7 +32,7 @@ impl<R: Reply> Apps<R> {
             assert_eq!(
                 app.room != Room::Enough,
                 self.room.contains(&at),
-                "who wants room stands in line"
+                "an app that wants room is queued"
             );
             let mut outgoing = 0;
             for slot in &app.slots {
@@ -54,7 +54,7 @@ impl<R: Reply> Apps<R> {
                 );
             }
             assert_eq!(app.outgoing, outgoing);
-            assert!(!app.waiting.has_ended(), "who was let go was told");
+            assert!(!app.waiting.has_ended(), "shed asks were told");
             for (key, aside) in &app.aside {
                 assert!(
                     self.processes.at(key.0).is_ready(),
@@ -65,7 +65,7 @@ impl<R: Reply> Apps<R> {
         }
     }
 
-    /// What is counted is what there is.
+    /// The counts match the apps.
     fn check_counts(&self) {
         let mut all = Counts::default();
         for (_, app) in self.all() {
@@ -96,7 +96,7 @@ impl<R: Reply> Apps<R> {
             let is_draining = matches!(process.doing, Doing::Draining { .. });
             assert!(
                 !is_draining || !process.is_unused(),
-                "who is done is stopped"
+                "a finished process is stopped"
             );
         }
         for (at, app) in self.all() {

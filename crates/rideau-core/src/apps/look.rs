@@ -1,4 +1,4 @@
-//! What can be told of apps and their processes.
+//! Views of apps and their processes.
 
 use std::time::Duration;
 
@@ -180,9 +180,7 @@ impl<R: Reply> Apps<R> {
             1 => "the process".into(),
             ready => format!("each of {ready} processes"),
         };
-        format!(
-            "{waiting} wait because {which} serves as many as it may at a time ({places}); {why}."
-        )
+        format!("{waiting} wait because {which} serves no more than {places} at a time; {why}.")
     }
 }
 

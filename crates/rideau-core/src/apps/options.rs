@@ -7,7 +7,7 @@ use crate::settings::{OptionError, Rule};
 
 use super::trial::TrialRules;
 
-/// What all apps share.
+/// The limits that all apps share.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Limits {
     /// At most this many processes start, serve or are disabled.
@@ -17,7 +17,7 @@ pub struct Limits {
     pub headroom: usize,
     /// At most this many start at the same time.
     pub starts_max: usize,
-    /// What giving a process up should cost least of.
+    /// What an eviction should keep low.
     pub evict_for: EvictFor,
     /// An app that has waited so long for room gets it from the app that has most
     /// over its share; twice the time a start is expected to take, if that is
@@ -25,10 +25,10 @@ pub struct Limits {
     pub starve_min: Duration,
 }
 
-/// What giving a process up should cost least of.
+/// What an eviction should keep low.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum EvictFor {
-    /// Time that askers wait for starts: dear starts are spared.
+    /// Time that askers wait for starts: expensive starts are spared.
     #[default]
     Latency,
     /// The number of starts, whatever each takes.
@@ -40,7 +40,7 @@ pub enum EvictFor {
 pub struct Options {
     /// Kept running without any ask; none scales to zero.
     pub min: usize,
-    /// At most this many processes; none for as many as all apps may have.
+    /// At most this many processes; none if only the limit of all apps applies.
     pub max: Option<usize>,
     /// At most this many sessions at a time in one process; none for as many as are learnt to
     /// serve best.

@@ -1,15 +1,15 @@
-//! What the last answers of an app were like: how many failed, and how long they took.
+//! The last answers of an app: how many failed, and how long they took.
 
 use std::f64::consts::LN_2;
 use std::time::Duration;
 
 use crate::time::{Instant, nanos};
 
-/// So many answers are remembered.
+/// How many answers are remembered.
 const ANSWERS: usize = 1_000;
 /// Fewer say nothing of how often answers fail.
 const ANSWERS_MIN: usize = 50;
-/// So many times are remembered.
+/// How many times are remembered.
 const TIMES: usize = 256;
 /// Fewer say nothing of how long answers take.
 const TIMES_MIN: usize = 64;
@@ -40,7 +40,7 @@ pub(super) struct Rate {
     at: Instant,
 }
 
-/// What came so long ago counts half.
+/// An answer this long ago counts half.
 const HALF_LIFE: Duration = Duration::from_secs(10);
 
 impl Rate {
@@ -117,7 +117,7 @@ impl Times {
         self.len == 0
     }
 
-    /// The time that half of them were under, if there are so many.
+    /// The time that half of them were under, if there are enough.
     pub(super) fn median(&self, min: usize) -> Option<Duration> {
         if self.len < min.max(1) {
             return None;

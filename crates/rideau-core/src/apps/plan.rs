@@ -27,7 +27,7 @@ const FAR_BEHIND: u64 = 4;
 const LOOK_AGAIN: Duration = Duration::from_millis(1);
 
 impl<R: Reply> Apps<R> {
-    /// What an app needs one more process for, if it does.
+    /// Why an app needs one more process, if it does.
     pub(super) fn want(&self, at: u32, now: Instant) -> Option<Want> {
         let app = self.app(at);
         if self.is_ending(at) || !app.failures.may_start(now) || app.is_occupied() {
@@ -212,7 +212,7 @@ impl<R: Reply> Apps<R> {
         Tried::Started
     }
 
-    /// There are as many processes as may ever be.
+    /// The limit of processes is reached.
     pub(super) fn is_full(&self) -> bool {
         self.counts.live() >= self.limits.max + self.limits.headroom
     }

@@ -46,7 +46,7 @@ pub(super) struct Process {
     pub(super) proven_due: Instant,
 }
 
-/// What a process does, and what only then is known of it.
+/// The state of a process, with the data of that state.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Doing {
     Starting {
@@ -87,7 +87,7 @@ impl Place {
     }
 }
 
-/// What went wrong again and again.
+/// Counts of repeated failures.
 #[derive(Clone, Copy, Default, Debug)]
 pub(super) struct Strikes {
     count: u32,
@@ -98,7 +98,7 @@ pub(super) struct Strikes {
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub(super) struct Counts {
     pub(super) starting: usize,
-    /// Those of them that take the room of one that goes then.
+    /// How many of them take the room of a process that will end.
     pub(super) replacing: usize,
     pub(super) ready: usize,
     pub(super) disabled: usize,

@@ -1,4 +1,4 @@
-//! What follows every input.
+//! The work after every input.
 
 use crate::ledger::Reply;
 use crate::refusal::Reason;

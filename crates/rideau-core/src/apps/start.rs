@@ -1,4 +1,4 @@
-//! What becomes of starts, and how processes fare.
+//! Outcomes of starts, and of health checks.
 
 use crate::ledger::Reply;
 use crate::time::Instant;

@@ -24,7 +24,7 @@ pub struct Stats {
     /// What each way to choose which process to evict would have cost an ask on
     /// average, lately, with its name; the chosen one first.
     pub losses: Vec<(&'static str, f64)>,
-    /// What this many processes would have cost for each ask of late, in rising
+    /// What this many processes would have cost for each recent ask, in rising
     /// order; `max` is one of them.
     pub what_if: Vec<(usize, f64)>,
 }
@@ -38,7 +38,7 @@ pub struct AppStats {
     pub generation: u64,
     /// How the last change of code went.
     pub deploy: Deploy,
-    /// What is seen of new code on trial.
+    /// The numbers of new code on trial.
     pub trial: Option<TrialStats>,
     /// Its processes, oldest first.
     pub processes: Vec<ProcessStats>,
@@ -50,11 +50,11 @@ pub struct AppStats {
     pub wants_room: Option<Duration>,
     /// Sessions that are open.
     pub sessions: usize,
-    /// What became of the asks.
+    /// Outcomes of asks.
     pub tally: Tally,
     /// Requests that were finished.
     pub finished: u64,
-    /// Those that waited for a start.
+    /// Asks that waited for a start.
     pub cold: u64,
     /// Starts that went well.
     pub starts: u64,
@@ -99,7 +99,7 @@ pub struct ProcessStats {
     pub process: ProcessId,
     /// The code it runs.
     pub generation: u64,
-    /// What it does.
+    /// Its state.
     pub state: State,
     /// Its open sessions.
     pub sessions: usize,
@@ -111,11 +111,11 @@ pub struct ProcessStats {
     pub age: Duration,
     /// How long ago it was used.
     pub unused: Duration,
-    /// What it used of memory at the last look.
+    /// Its memory when it was last measured.
     pub memory: u64,
 }
 
-/// What a process does.
+/// The state of a process.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum State {
     /// It starts.

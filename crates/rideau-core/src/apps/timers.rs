@@ -9,7 +9,7 @@ use super::effect::{Effect, Leaving, ProcessId};
 use super::process::{Doing, Processes};
 use super::{Apps, Mode};
 
-/// What is due, and of which app or process.
+/// A timer of an app or a process.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) enum Timer {
     /// An ask in an app's queue waited long enough.
@@ -176,7 +176,7 @@ impl<R: Reply> Apps<R> {
     }
 }
 
-/// What is due is still wanted.
+/// Whether a timer that is due is still needed.
 fn is_alive<R: Reply>(
     due: Instant,
     timer: Timer,

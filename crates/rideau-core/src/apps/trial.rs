@@ -17,7 +17,7 @@ use super::past::{Past, Times};
 pub struct TrialRules {
     /// The share of grants that the new code gets; none for one that follows the load.
     pub share: Option<f64>,
-    /// After so many answers of the new code it may be good,
+    /// The new code can be good after this many answers,
     pub answers: u64,
     /// but not before that time.
     pub time: Duration,
@@ -42,7 +42,7 @@ impl Default for TrialRules {
     }
 }
 
-/// What came of a trial.
+/// The verdict of a trial.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum TrialVerdict {
     /// The new code is no worse, as far as was seen.
@@ -116,7 +116,7 @@ pub(super) struct Answered {
     pub(super) took: Duration,
 }
 
-/// What was answered by one code.
+/// The answers of one code.
 #[derive(Debug, Default)]
 struct Tally {
     answers: u64,
@@ -143,7 +143,7 @@ pub(super) struct Trial {
     probe_due: Instant,
 }
 
-/// The new code would fail so many times as often as the old.
+/// The new code would fail this many times as often as the old.
 const TIMES_AS_OFTEN: [f64; 3] = [3.0, 10.0, 100.0];
 /// Likelihood ratios, as logarithms: one for each of these.
 #[derive(Debug, Default)]
@@ -153,7 +153,7 @@ struct Ratios([f64; TIMES_AS_OFTEN.len()]);
 const WARM_UP: u64 = 10;
 /// Fewer failures prove nothing.
 const FAILURES_MIN: u64 = 3;
-/// Medians need so many times.
+/// How many times a median needs.
 const TIMES_MIN: usize = 20;
 /// Pairs of requests of our own are this far apart, if fewer than three answers came.
 const PROBE_EVERY: Duration = Duration::from_secs(10);
@@ -220,7 +220,7 @@ impl Trial {
         }
     }
 
-    /// The chance of a request to be led to the new code, at so many grants a second.
+    /// The chance of a request to be led to the new code, at this many grants a second.
     pub(super) fn chance(&self, grants_per_s: f64) -> f64 {
         let chance = self.rules.share.unwrap_or(5.0 / grants_per_s.max(1e-9));
         chance.clamp(0.05, 0.5)

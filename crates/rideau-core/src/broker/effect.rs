@@ -1,4 +1,4 @@
-//! What a broker answers, and what it wants done.
+//! Answers and effects of a broker.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use crate::refusal::Refusal;
 use crate::time::{Instant, Lead};
 use crate::waiting::End;
 
-/// What becomes of an ask or offer that comes.
+/// The result of an ask or offer at its arrival.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Came<A, O> {
     /// It waits.
@@ -31,7 +31,7 @@ impl<A, O> Came<A, O> {
     }
 }
 
-/// What a broker wants done.
+/// An effect of a broker.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Effect<A, O> {
     /// Introduce two to each other; the offer is told first.

@@ -14,7 +14,7 @@ pub struct LogSection {
     pub partition: u32,
     /// The ownership in which they were made.
     pub epoch: u64,
-    /// What was made, in words of the partition's own.
+    /// The entries, in the partition's own format.
     pub entries: Vec<u8>,
 }
 
@@ -22,7 +22,7 @@ pub struct LogSection {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct BadBatch;
 
-/// What a section takes beside its entries.
+/// The overhead of a section.
 const HEAD: usize = 16;
 
 impl LogBatch {

@@ -8,18 +8,18 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::records::Incarnation;
 
-/// What a node has of a range.
+/// The free values that a node has of a range.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Digest {
     /// How many values can be given out.
     pub free: u64,
     /// Asks wait for values of it in a line on that node.
     pub is_waited: bool,
-    /// What else the node says of it, in words of the machine that has the range.
+    /// Further counts, in the format of the machine that has the range.
     pub numbers: Vec<u8>,
 }
 
-/// What other nodes have of all ranges.
+/// The digests of other nodes, for all ranges.
 #[derive(Clone, Debug, Default)]
 pub struct Digests {
     all: BTreeMap<Incarnation, BTreeMap<Box<str>, Digest>>,
@@ -32,12 +32,12 @@ impl Digests {
         of.insert(range.into(), digest);
     }
 
-    /// What a node has is not known any more.
+    /// Forgets the digests of a node.
     pub fn forget(&mut self, node: &Incarnation) {
         self.all.remove(node);
     }
 
-    /// What a node has said of a range, if it has.
+    /// The digest of a node for a range, if any.
     pub fn of(&self, node: &Incarnation, range: &str) -> Option<&Digest> {
         self.all.get(node)?.get(range)
     }
@@ -73,7 +73,7 @@ pub type Tier = Vec<Box<str>>;
 #[derive(Clone, Debug)]
 pub struct Search {
     tiers: Vec<Tier>,
-    /// So many values are wanted, or none.
+    /// This many values are wanted, or none.
     count: u64,
     /// This node had too few,
     none_here: bool,
@@ -85,10 +85,10 @@ pub struct Search {
     silent: BTreeSet<Incarnation>,
 }
 
-/// What is known when an ask goes on.
+/// The state that the next step of a search depends on.
 #[derive(Clone, Copy)]
 pub struct SearchView<'a> {
-    /// What others have said.
+    /// The digests of other nodes.
     pub digests: &'a Digests,
     /// How much this node has free of a range.
     pub here: &'a dyn Fn(&str) -> u64,
@@ -107,18 +107,18 @@ pub enum SearchStep {
     Ask(Incarnation),
     /// None is known to have it: these are asked how much they have.
     Count(Vec<Incarnation>),
-    /// No node has as many as are wanted, but all together have.
+    /// No single node has enough, but all together have.
     Split,
     /// Nothing is free, and all nodes were asked.
     Nothing,
     /// Nothing is known to be free, and this node could not be asked.
     Silent(Incarnation),
-    /// Nothing is known to be free, and so many partitions are served by no node.
+    /// Nothing is known to be free, and this many partitions are served by no node.
     Unserved(usize),
 }
 
 impl Search {
-    /// An ask for so many values, those of the first tier if there are any.
+    /// An ask for this many values, those of the first tier if there are any.
     pub fn new(tiers: Vec<Tier>, count: u64) -> Self {
         Self {
             tiers,

@@ -1,4 +1,4 @@
-//! What the machine wants done.
+//! Effects of the machine.
 
 use super::messages::{PeerMessage, ReportedRow, RowMessage};
 use super::records::{Incarnation, Segment, SnapshotId};
@@ -17,7 +17,7 @@ pub enum Effect {
     Store {
         /// To tell which request an outcome belongs to.
         id: u64,
-        /// What to ask.
+        /// The request.
         request: StoreRequest,
     },
     /// Send a keepalive. Answers have no ids, so those of one stream must not be taken for
@@ -48,9 +48,10 @@ pub enum Effect {
         partition: u32,
         /// The ownership it is loaded for.
         epoch: u64,
-        /// What to begin with.
+        /// The snapshot to begin with.
         snapshot: Option<SnapshotId>,
-        /// What to add, in this order; of each log only sections of the segment's epoch.
+        /// The segments to add, in this order; of each log only sections of the segment's
+        /// epoch.
         segments: Vec<Segment>,
     },
     /// The durable values of the partition may be served, with fences of this epoch. If it
@@ -69,7 +70,7 @@ pub enum Effect {
         partition: u32,
         /// The ownership.
         epoch: u64,
-        /// What is behind each node.
+        /// The reports of each node.
         reports: Vec<(Incarnation, Vec<ReportedRow>)>,
     },
     /// An ask for a name, or its lease, is over: the entry node said so.

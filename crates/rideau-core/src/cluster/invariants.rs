@@ -1,4 +1,4 @@
-//! What is true of a node after every input.
+//! Invariants of a node, checked after every input.
 
 use super::member::{Cluster, Stage};
 use super::owned::PartPhase;

@@ -10,9 +10,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A sweep looks at so many keys.
+/// How many keys a sweep looks at.
 const SWEPT: usize = 512;
-/// It is due after so many keys have gone to a value: fewer than it looks at, so that keys of
+/// It is due after this many keys have gone to a value: fewer than it looks at, so that keys of
 /// records that are gone do not pile up.
 const SWEEP_AFTER: usize = 256;
 
@@ -28,7 +28,7 @@ pub enum KeyAt {
     Unsure,
 }
 
-/// What an ask for a key is told.
+/// The answer of an ask for a key.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum KeyTurn {
     /// It is the ask's turn until it [settles](KeyIndexes::settle).
@@ -81,7 +81,7 @@ struct KnownKey {
 }
 
 impl KeyIndexes {
-    /// Nothing is known of any of so many partitions.
+    /// Nothing is known of any of this many partitions.
     pub const fn new(partitions: u32) -> Self {
         Self {
             partitions,

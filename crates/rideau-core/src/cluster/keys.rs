@@ -87,7 +87,7 @@ impl ClusterKeys {
         KeyRange::prefix(&format!("{}table/", self.root))
     }
 
-    /// What a watched key is about.
+    /// The thing that a watched key is about.
     pub fn as_watched<'a>(&self, key: &'a str) -> Option<WatchedKey<'a>> {
         let key = key.strip_prefix(&self.root)?.strip_prefix("table/")?;
         let (folder, name) = key.split_once('/')?;

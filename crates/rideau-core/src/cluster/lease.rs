@@ -25,7 +25,7 @@ pub(super) struct NodeLease {
     valid_until: Instant,
 }
 
-/// What an answer to a keepalive says.
+/// The result of a keepalive.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum KeepAnswer {
     /// It answers nothing that was asked.

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use super::batch::LogBatch;
 
-/// What a section takes in a batch beside its entries, at most.
+/// The largest overhead of a section in a batch.
 const SECTION_MAX: usize = 24;
 
 /// Batches that are not written yet, and how far the log is written.

@@ -61,7 +61,7 @@ pub struct Cluster {
     pub(super) members: BTreeSet<Incarnation>,
     /// The newest epoch of each partition that this node was to report for.
     pub(super) reported: Vec<u64>,
-    /// What waits for the watch.
+    /// Messages that wait for the watch.
     pub(super) early: Vec<EarlyMessage>,
     pub(super) draining: Draining,
     pub(super) parked: ParkedAsks,
@@ -435,7 +435,7 @@ impl Cluster {
         matches!(self.stage, Stage::Live { .. }).then_some(&self.me)
     }
 
-    /// What the node knows of all nodes and partitions.
+    /// The table of all nodes and partitions.
     pub const fn table(&self) -> &OwnerTable {
         &self.table
     }
@@ -464,7 +464,7 @@ impl Cluster {
         wall.saturating_add(now.nanos_since(at) / 1_000)
     }
 
-    /// What every input ends with.
+    /// The work after every input.
     pub(super) fn finish(&mut self, now: Instant, effects: &mut Vec<Effect>) {
         self.keep_lease(now, effects);
         self.tell(now, effects);

@@ -1,4 +1,4 @@
-//! What nodes tell each other over their links.
+//! Messages between nodes over their links.
 //!
 //! A link carries messages in order and loses none while it lasts. What was not read when
 //! it broke is lost, so what has to arrive is repeated on the next link until it is
@@ -20,7 +20,7 @@ pub enum PeerMessage {
     },
 }
 
-/// What an entry node and an owner tell each other of what is kept in memory.
+/// A message between an entry node and an owner about rows in memory.
 ///
 /// A ticket is a number that the entry node has given to an ask, and that its lease keeps.
 /// It is unique in one life of the entry node.
@@ -43,7 +43,7 @@ pub enum RowMessage {
         epoch: u64,
         /// The ask.
         ticket: u64,
-        /// What became of it.
+        /// The outcome.
         answer: RowAnswer,
     },
     /// To the owner: an ask is not wanted any more, or a lease is given back. It is repeated
@@ -72,7 +72,7 @@ pub enum RowMessage {
         partition: u32,
         /// The new ownership.
         epoch: u64,
-        /// What is behind the sender.
+        /// The rows of the sender.
         rows: Vec<ReportedRow>,
     },
     /// From the new owner: a report was heard.
@@ -103,7 +103,7 @@ pub enum RowMessage {
     },
 }
 
-/// What became of an ask for something that is kept in memory.
+/// The outcome of an ask for something in memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum RowAnswer {
     /// It is a lease now.
@@ -126,7 +126,7 @@ pub struct ReportedRow {
     pub fence: Option<u64>,
     /// How long ago the client asked, by the entry node's clock.
     pub age: Duration,
-    /// What is held or asked for, in words of the machine that decides.
+    /// The thing that is held or asked for, in the format of the machine that decides.
     pub what: Vec<u8>,
 }
 

@@ -1,4 +1,4 @@
-//! What a node of a cluster is told of itself and of the times that count.
+//! Options of a node of a cluster.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ pub struct Options {
     pub name: String,
     /// How much the node should own beside the others.
     pub weight: u32,
-    /// What else the node says of itself, in words of the shell.
+    /// Further data that the node publishes, in the format of the shell.
     pub about: String,
     /// How many partitions there are.
     pub partitions: u32,
@@ -31,9 +31,9 @@ pub struct Options {
     pub batch_max: usize,
     /// The most segments of a partition.
     pub segments_max: usize,
-    /// A partition is snapshotted after so many entries.
+    /// A partition is snapshotted after this many entries.
     pub snapshot_after: u64,
-    /// Above so many bytes of batches, the partition that needs the oldest is snapshotted.
+    /// Above this many bytes of batches, the partition that needs the oldest is snapshotted.
     pub log_max: usize,
     /// A bug that a test has to find.
     #[cfg(feature = "planted")]
@@ -41,7 +41,7 @@ pub struct Options {
 }
 
 impl Options {
-    /// What the specification has for a node with this name.
+    /// The default options for a node with this name.
     pub fn new(cluster: &str, name: &str) -> Self {
         Self {
             cluster: cluster.to_owned(),

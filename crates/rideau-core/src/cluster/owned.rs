@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use super::messages::ReportedRow;
 use super::records::{Incarnation, OwnerRecord, SnapshotId};
 
-/// What a node has of a partition that it owns.
+/// A partition that the node owns.
 #[derive(Clone, Debug)]
 pub(super) struct OwnedPart {
     pub(super) epoch: u64,

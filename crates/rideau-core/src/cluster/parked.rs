@@ -9,7 +9,7 @@ use super::records::Incarnation;
 /// At most this many asks of a node wait for an owner.
 pub const PARKED_MAX: usize = 1_024;
 
-/// What an ask is for.
+/// The kind of an ask.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum AskKind {
     /// A durable value: the owner has to have loaded the partition.

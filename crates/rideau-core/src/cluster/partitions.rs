@@ -19,7 +19,7 @@ pub struct Partitions {
     stripe: u32,
 }
 
-/// There cannot be so many partitions, or such stripes.
+/// This number of partitions or stripes is not possible.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum BadPartitions {
     /// The number is no power of two, or over the most there can be.
@@ -36,7 +36,7 @@ impl Partitions {
     /// All in one, as on a node that is alone.
     pub const ONE: Self = Self { bits: 0, stripe: 0 };
 
-    /// So many partitions, each with 2^`stripe` values in a row.
+    /// This many partitions, each with 2^`stripe` values in a row.
     ///
     /// # Errors
     ///

@@ -1,4 +1,4 @@
-//! What nodes write about themselves and about partitions, as text that people can read.
+//! Records of nodes and partitions, as text that people can read.
 
 use std::fmt;
 use std::str::FromStr;
@@ -21,7 +21,7 @@ pub struct NodeRecord {
     pub id: u64,
     /// How much the node should own beside the others.
     pub weight: u32,
-    /// What else the node says of itself, in words of the shell.
+    /// Further data that the node publishes, in the format of the shell.
     pub about: String,
 }
 
@@ -34,7 +34,7 @@ pub struct OwnerRecord {
     pub owner: Incarnation,
     /// The newest snapshot, if there is one.
     pub snapshot: Option<SnapshotId>,
-    /// What was written after the snapshot, the oldest first.
+    /// The log segments after the snapshot, the oldest first.
     pub segments: Vec<Segment>,
 }
 
@@ -43,7 +43,7 @@ pub struct OwnerRecord {
 pub struct Segment {
     /// The ownership. Sections of other epochs do not count.
     pub epoch: u64,
-    /// Whose log it is.
+    /// The incarnation that wrote the log.
     pub log: Incarnation,
     /// The first batch that counts. None if the owner had not begun when this was written.
     pub from: Option<u64>,

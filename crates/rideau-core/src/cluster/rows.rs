@@ -55,12 +55,12 @@ pub enum RowEffect {
         ticket: u64,
         /// Whose.
         holder: u64,
-        /// What became of it.
+        /// The outcome.
         news: RowNews,
     },
 }
 
-/// What became of an ask or a lease.
+/// The outcome of an ask or a lease.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum RowNews {
     /// The ask is a lease now.

@@ -64,7 +64,7 @@ fn quotas(owners: &[Option<usize>], nodes: &[Node<'_>]) -> Vec<u64> {
     quotas
 }
 
-/// What each node keeps of what it has. Its room is what is left of its quota then.
+/// The partitions that each node keeps. Its room is the rest of its quota.
 fn kept(owners: &[Option<usize>], nodes: &[Node<'_>], room: &mut [u64]) -> Vec<Option<usize>> {
     let mut targets = vec![None; owners.len()];
     for (node, room) in room.iter_mut().enumerate() {

@@ -45,7 +45,7 @@ const fn crc16(bytes: &[u8]) -> u16 {
     crc
 }
 
-/// What each byte does to the checksum.
+/// The table of the CRC.
 const TABLE: [u16; 256] = {
     let mut table = [0; 256];
     let mut byte = 0;

@@ -1,4 +1,4 @@
-//! What a node asks of etcd and what etcd answers, as values.
+//! Requests to etcd and their answers, as values.
 //!
 //! The machine makes requests, the shell carries them to etcd. Tests carry the same
 //! requests to a model of etcd. Keys are text; the bytes of a value belong to the asker.
@@ -30,11 +30,11 @@ pub enum StoreRequest {
 /// If all compares hold, the first list of operations, else the second.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct StoreTxn {
-    /// What has to be true.
+    /// The conditions.
     pub compares: Vec<Compare>,
-    /// What is done if it is.
+    /// Operations if all conditions hold.
     pub then: Vec<StoreOp>,
-    /// What is done if it is not.
+    /// Operations otherwise.
     pub otherwise: Vec<StoreOp>,
 }
 
@@ -47,7 +47,7 @@ pub struct Compare {
     pub holds: Holds,
 }
 
-/// What is said of a key.
+/// A condition on a key.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Holds {
     /// The key was created at this revision.
@@ -56,7 +56,7 @@ pub enum Holds {
     NotCreatedAt(u64),
     /// The key was last changed at this revision.
     ChangedAt(u64),
-    /// The key was put so many times since it was created.
+    /// The key was put this many times since it was created.
     Version(u64),
 }
 
@@ -104,7 +104,7 @@ pub struct KeyValue {
     pub lease: Option<u64>,
 }
 
-/// What happened to a key at a revision.
+/// A change of a key at a revision.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum KeyChange {
     /// It has this value now.
@@ -113,7 +113,7 @@ pub enum KeyChange {
     Deleted(String),
 }
 
-/// What became of a request.
+/// The outcome of a request.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum StoreOutcome {
     /// etcd answered.
@@ -136,18 +136,18 @@ pub enum StoreReply {
     },
     /// The lease is gone, or compaction is done.
     Ok,
-    /// What a transaction did.
+    /// The result of a transaction.
     Txn(TxnReply),
 }
 
-/// What a transaction did.
+/// The result of a transaction.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct TxnReply {
     /// All compares held.
     pub held: bool,
     /// The revision of etcd then.
     pub revision: u64,
-    /// What was read, for each read of the list that was done.
+    /// The keys that were read, for each read of the list that was executed.
     pub reads: Vec<Vec<KeyValue>>,
 }
 
@@ -164,7 +164,7 @@ pub enum StoreRefusal {
     KeyTwice,
     /// The quota is reached.
     NoSpace,
-    /// That revision is gone, or not there yet.
+    /// The revision was compacted, or does not exist yet.
     Compacted,
 }
 

@@ -8,7 +8,7 @@ use super::keys::{ClusterKeys, WatchedKey};
 use super::records::{Incarnation, NodeRecord, OwnerRecord};
 use super::store::{KeyChange, KeyValue};
 
-/// What a node knows of all nodes and partitions, at one revision.
+/// All nodes and partitions, as a node knows them at one revision.
 ///
 /// Invariant: the epoch of a partition never falls.
 #[derive(Clone, Debug)]
@@ -24,13 +24,13 @@ pub struct OwnerTable {
 pub struct KnownNode {
     /// When its key was created.
     pub fence: u64,
-    /// What it says of itself.
+    /// The record that it published.
     pub record: NodeRecord,
     /// When this node learnt of it.
     pub since: Instant,
 }
 
-/// What is written about a partition.
+/// The stored record of a partition.
 #[derive(Clone, Debug, Default)]
 pub struct KnownOwner {
     /// The revision at which it was last written; zero if never.
@@ -78,12 +78,12 @@ impl OwnerTable {
         self.draining.contains(name)
     }
 
-    /// What is written about a partition.
+    /// The stored record of a partition.
     pub fn owner(&self, partition: u32) -> &KnownOwner {
         &self.owners[partition as usize]
     }
 
-    /// What is written about each partition.
+    /// The stored records of all partitions.
     pub fn owners(&self) -> impl Iterator<Item = (u32, &KnownOwner)> {
         (0..).zip(&self.owners)
     }

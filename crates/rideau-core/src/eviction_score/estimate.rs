@@ -5,7 +5,7 @@ use super::history::{History, Moment};
 /// How to estimate the chance in a second that an app is asked for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Estimate {
-    /// As often as it was of late, over seconds, minutes and an hour together.
+    /// As often as it was recently, over seconds, minutes and an hour together.
     Rates,
     /// As spans between its asks usually end.
     Gaps,
@@ -40,7 +40,7 @@ impl Estimate {
         }
     }
 
-    /// What it is worth to keep a process of the app.
+    /// The value of keeping a process of the app.
     pub(super) fn value(self, history: &History, moment: &Moment) -> f64 {
         moment.cost(history.start_time) * self.hazard(history, moment)
     }

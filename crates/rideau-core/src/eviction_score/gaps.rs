@@ -21,7 +21,7 @@ struct Kind {
     rate: f64,
 }
 
-/// What a gap counts for one gap later.
+/// The weight of a gap one gap later.
 const FADE: f64 = 0.98;
 
 /// What is assumed of either kind before the first gap. It does not fade, so

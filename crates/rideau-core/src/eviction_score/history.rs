@@ -1,10 +1,10 @@
-//! What is remembered of one app's asks.
+//! The history of one app's asks.
 
 use super::gaps::Gaps;
 use super::rates::{Decay, Rates};
 use crate::time::Instant;
 
-/// What is known of an app, whether or not it has a process.
+/// The history of an app, whether or not it has a process.
 #[derive(Debug)]
 pub(super) struct History {
     pub(super) app: u32,
@@ -18,7 +18,7 @@ pub(super) struct History {
     pub(super) gaps: Gaps,
 }
 
-/// What all values that are compared with each other have in common.
+/// Numbers that all compared values share.
 pub(super) struct Moment {
     pub(super) now: Instant,
     /// Since the landmark.
@@ -63,7 +63,7 @@ impl History {
 }
 
 impl Moment {
-    /// What a start costs that takes this many seconds.
+    /// The cost of a start that takes this many seconds.
     pub(super) const fn cost(&self, start_time: f64) -> f64 {
         if self.counts_only {
             1.0

@@ -15,7 +15,7 @@ const SCALES: usize = HALF_LIVES.len();
 #[derive(Debug)]
 pub(super) struct Rates([f64; SCALES]);
 
-/// What is left of a count after some time, for each half-life.
+/// The decay of a count after some time, for each half-life.
 pub(super) struct Decay {
     left: [f64; SCALES],
     /// Asks a second for each that was counted.

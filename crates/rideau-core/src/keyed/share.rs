@@ -1,10 +1,10 @@
-//! What one key of a budget has and wants, as far as it was heard.
+//! The share of one key of a budget, as last reported.
 
 use crate::time::Instant;
 
 use super::Standing;
 
-/// What one key has and wants.
+/// The share of one key.
 #[derive(Clone, Debug)]
 pub(super) struct Share {
     pub(super) standing: Standing,

@@ -44,7 +44,7 @@ struct Schedule {
     ledger: Ledger<()>,
     came: usize,
     ended: usize,
-    /// What happened, to compare.
+    /// A log of outcomes, to compare.
     told: String,
 }
 

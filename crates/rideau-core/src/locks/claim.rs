@@ -123,17 +123,18 @@ impl fmt::Display for Full {
         match (room, u64::from(units)) {
             (_, 0) => f.write_str("no units were asked for"),
             (_, _) if capacity == 0 => {
-                write!(f, "{units} {were} asked for, and there may be none")
+                write!(f, "{units} {were} asked for, and the capacity is 0")
             }
             (_, wanted) if wanted > capacity => {
                 write!(
                     f,
-                    "{units} {were} asked for, and there may be only {capacity}"
+                    "{units} {were} asked for, and the capacity is {capacity}"
                 )
             }
             (None, _) => write!(
                 f,
-                "{held} are held where {capacity} may be, and {units} more {were} asked for"
+                "{held} are held, over the capacity of {capacity}, and {units} more {were} asked \
+                 for"
             ),
             (Some(_), _) => write!(
                 f,
@@ -196,11 +197,11 @@ mod tests {
         assert_eq!(said(3, 1, 3), "3 of 3 are held, and 1 more was asked for");
         assert_eq!(said(2, 2, 3), "2 of 3 are held, and 2 more were asked for");
         assert_eq!(said(0, 0, 3), "no units were asked for");
-        assert_eq!(said(0, 4, 3), "4 were asked for, and there may be only 3");
-        assert_eq!(said(5, 1, 0), "1 was asked for, and there may be none");
+        assert_eq!(said(0, 4, 3), "4 were asked for, and the capacity is 3");
+        assert_eq!(said(5, 1, 0), "1 was asked for, and the capacity is 0");
         assert_eq!(
             said(5, 1, 3),
-            "5 are held where 3 may be, and 1 more was asked for"
+            "5 are held, over the capacity of 3, and 1 more was asked for"
         );
     }
 }

@@ -1,4 +1,4 @@
-//! What the asks that wait for units are answered.
+//! Answers of asks that wait for units.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use super::claim::Grant;
 use crate::ids::Ticket;
 use crate::refusal::Refusal;
 
-/// What the lines of a key want done.
+/// An effect of the queues of a key.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Effect<U, R> {
     /// Say yes to an ask. The units are counted already, and the ticket is
@@ -18,7 +18,7 @@ pub enum Effect<U, R> {
         reply: R,
         /// The yes.
         grant: Grant,
-        /// What was granted.
+        /// The granted units.
         units: U,
         /// How long the ask waited in all.
         waited: Duration,

@@ -9,10 +9,10 @@ use crate::time::{Brief, Instant};
 use crate::waiting::{Account, Waiting};
 
 /// How it is now, and for each line why its last asks were shed and what to
-/// try; `desk` has the asks that came to no line.
+/// try; `unqueued` has the asks that joined no queue.
 pub(super) fn explain<R: Reply>(
     lines: &[Line<R>],
-    desk: &Waiting<R>,
+    unqueued: &Waiting<R>,
     held: u64,
     is_closing: bool,
     now: Instant,
@@ -39,7 +39,7 @@ pub(super) fn explain<R: Reply>(
     for line in lines {
         add(format!("Asks for {}", wanted(line.claim())), &line.waiting);
     }
-    add("Asks that came to no line".into(), desk);
+    add("Asks that joined no queue".into(), unqueued);
     if quiet {
         text.push_str(" No ask has been refused or shed.");
     }

@@ -79,8 +79,8 @@ impl<R: Reply> Line<R> {
             // What was released while no ask waited did not come here, so it is
             // not known whether there was any. But a line that was empty did
             // not stand, and its law is to know that.
-            let nobody = self.waiting.serve(now);
-            debug_assert!(nobody.is_none(), "nobody waits in an empty line");
+            let served = self.waiting.serve(now);
+            debug_assert!(served.is_none(), "no ask waits in an empty queue");
         }
         self.waiting.join(terms, reply, now)
     }
@@ -90,7 +90,7 @@ impl<R: Reply> Line<R> {
     pub(super) fn give_to(&mut self, claim: Claim, now: Instant) -> Tally {
         debug_assert!(
             self.is_empty() && !self.waiting.has_ended(),
-            "nobody is forgotten"
+            "no ask is forgotten"
         );
         let tally = self.waiting.tally().clone();
         // All asks that came had a ticket, and no serial is given twice.

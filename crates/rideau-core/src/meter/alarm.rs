@@ -29,7 +29,7 @@ pub struct Underload {
     pub interval: Duration,
 }
 
-/// What an alarm watches.
+/// The signal that an alarm watches.
 #[derive(Debug)]
 pub(super) struct Watch {
     alarm: String,

@@ -71,7 +71,7 @@ impl BetterMeter {
         self.next = now + self.options.update;
     }
 
-    /// What is published stays until the next reading, which is due at once.
+    /// The published values stay until the next reading, which is due at once.
     pub(super) fn reconfigure(&mut self, options: Better, now: Instant) {
         self.options = options;
         self.next = now;

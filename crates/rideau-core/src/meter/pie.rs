@@ -12,9 +12,9 @@ use crate::time::{Instant, nanos};
 /// Chances at which a protector refuses asks and offers.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Pie {
-    /// What asks may wait.
+    /// The target of asks.
     pub ask: PieSide,
-    /// What offers may wait.
+    /// The target of offers.
     pub offer: PieSide,
     /// How often the chances are corrected.
     pub update: Duration,
@@ -27,7 +27,7 @@ pub struct Pie {
     pub probes: u32,
 }
 
-/// What one side may wait.
+/// The target of one side.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PieSide {
     /// The wait that the chance of this side aims at.
@@ -53,7 +53,7 @@ struct Controller {
     target: u64,
     interval: u64,
     probability: f64,
-    /// What is left of a burst, in nanoseconds.
+    /// The rest of the burst allowance, in nanoseconds.
     allowance: u64,
     last: Option<Sample>,
 }
@@ -75,7 +75,7 @@ const CAPPED: f64 = 0.1;
 const STEP_MAX: f64 = 0.02;
 /// Nanoseconds: the period for which RFC 8033 means the step.
 const STEP_EVERY: f64 = 15e6;
-/// What stays of a chance while nothing waits.
+/// The factor by which a probability falls while nothing waits.
 const DECAY: f64 = 0.98;
 /// Below this chance, short waits refuse nothing.
 const NEGLIGIBLE: f64 = 0.2;

@@ -132,7 +132,7 @@ impl<R: Reply> Pool<R> {
         self.mode == Mode::Closed
     }
 
-    /// What is known of the member in a slot.
+    /// Facts about the member in a slot.
     pub fn birth(&self, slot: u32) -> Birth {
         let member = self.members.at(slot);
         Birth {

@@ -1,4 +1,4 @@
-//! What a pool wants done, and what takers are answered.
+//! Effects of a pool, and answers of takes.
 
 use std::fmt;
 use std::time::Duration;

@@ -9,7 +9,7 @@ use super::members::{Counts, Doing};
 use super::{Mode, Pool};
 
 impl<R: Reply> Pool<R> {
-    /// Start as many members as are wanted and may be.
+    /// Start the members that are wanted, within the limits.
     #[inline]
     pub(super) fn grow(&mut self, now: Instant, effects: &mut Vec<Effect<R>>) {
         self.retry = None;
@@ -228,7 +228,7 @@ impl<R: Reply> Pool<R> {
         while let Some(due) = self.idle_deadline()
             && due <= now
         {
-            let oldest = self.members.oldest().expect("somebody is idle for long");
+            let oldest = self.members.oldest().expect("a member is idle for long");
             // The valve may want to keep it.
             if let Some(valve) = self.valve.as_mut().filter(|valve| valve.may_renew(now)) {
                 valve.renew(now);

@@ -1,4 +1,4 @@
-//! What is true of a pool after every input.
+//! Invariants of a pool, checked after every input.
 
 use crate::ledger::Reply;
 use crate::time::Instant;
@@ -19,14 +19,14 @@ impl<R: Reply> Pool<R> {
         };
         assert!(
             self.mode != Mode::Running || waits <= counts.checking || counts.idle == 0,
-            "nobody waits for what is there"
+            "no ask waits for what is free"
         );
         let newest = self.members.newest();
         assert!(
             self.mode != Mode::Running
                 || waits == 0
                 || newest.is_none_or(|slot| self.is_stale(slot, now)),
-            "nobody waits for a check while another member is fresh"
+            "no take waits for a check while another member is fresh"
         );
         assert!(
             self.valve
@@ -36,7 +36,7 @@ impl<R: Reply> Pool<R> {
         );
         assert!(
             waits == 0 || self.is_coming(now),
-            "who waits for a member waits for something to happen"
+            "a waiting take waits for an event"
         );
     }
 

@@ -110,8 +110,8 @@ impl<R: Reply> Lines<R> {
             // As if the member had come just now: a law that waits for quick
             // serves learns that there were some.
             self.untold[priority as usize] = false;
-            let nobody = line.serve(now);
-            debug_assert!(nobody.is_none(), "nobody waits in an empty line");
+            let served = line.serve(now);
+            debug_assert!(served.is_none(), "no ask waits in an empty queue");
         }
         line.bear(self.load);
         let ticket = line.join(terms, reply, now);
@@ -141,7 +141,7 @@ impl<R: Reply> Lines<R> {
         line.refuse(terms, reason, now).1
     }
 
-    /// What the members can bear, for the laws of all lines.
+    /// The capacity of the members, for the shedding policies of all queues.
     #[inline]
     pub(super) fn bear(&mut self, load: Load) {
         self.load = load;
@@ -227,12 +227,12 @@ impl<R: Reply> Lines<R> {
         self.lines.iter().any(Waiting::has_ended)
     }
 
-    /// Those whose wait ended for nothing since this was last asked.
+    /// The takes whose wait ended without a member since this was last called.
     pub(super) fn ended(&mut self) -> impl Iterator<Item = End<R>> {
         self.lines.iter_mut().flat_map(Waiting::ended)
     }
 
-    /// What became of all takers.
+    /// Outcomes of all takes.
     pub(super) fn tally(&self) -> Tally {
         let [first, rest @ ..] = &self.lines;
         let mut tally = first.tally().clone();

@@ -8,7 +8,7 @@ use crate::time::Instant;
 
 use super::effect::{MemberId, Retired};
 
-/// What a member is doing.
+/// The state of a member.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Doing {
     /// There is no member.
@@ -76,7 +76,7 @@ impl Counts {
         self.live() + self.stopping
     }
 
-    /// Those that are not on their way out.
+    /// How many are not stopping.
     pub fn live(&self) -> usize {
         self.starting + self.idle + self.held + self.checking
     }
@@ -202,7 +202,7 @@ impl Members {
     fn link(&mut self, slot: u32, since: Instant) {
         let mut newer = NONE;
         let mut older = self.newest;
-        // Those that lay on the shelf may come later than younger ones.
+        // Those that lay in the idle cache may come later than younger ones.
         while older != NONE && self.idle_since(older) > since {
             newer = older;
             older = self.at(older).older;

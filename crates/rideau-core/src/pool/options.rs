@@ -69,7 +69,7 @@ pub enum Reuse {
     Fifo,
 }
 
-/// What becomes of a member after a use.
+/// How a member is treated after a use.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Fate {
     /// The next taker gets it.

@@ -11,7 +11,7 @@ use crate::time::Instant;
 use super::effect::{Effect, Retired};
 use super::{Mode, Pool};
 
-/// What a pool may have, and what is known of it.
+/// The room of a pool, and its standing.
 #[derive(Debug)]
 pub(super) struct Ration {
     room: usize,

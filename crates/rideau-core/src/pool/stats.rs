@@ -19,7 +19,7 @@ use super::{Mode, Pool};
 /// A snapshot of a pool's numbers.
 #[derive(Clone, Debug)]
 pub struct Stats {
-    /// What the members are doing.
+    /// Counts of the members, by state.
     pub members: Counts,
     /// How many members there may be.
     pub max: usize,
@@ -27,7 +27,7 @@ pub struct Stats {
     pub waiting: [usize; Priority::ALL.len()],
     /// How long the oldest of them has waited.
     pub oldest_waited: Duration,
-    /// What became of the takes that wanted a member.
+    /// Outcomes of takes.
     pub takes: Tally,
     /// How long members were held. Of takes that found an idle member at once
     /// about one in sixteen is measured.
@@ -52,7 +52,7 @@ pub struct Stats {
     pub valve: Vec<valve::Stats>,
 }
 
-/// What a pool counts.
+/// The counters of a pool.
 #[derive(Debug, Default)]
 pub(super) struct Tallies {
     holds: Histogram,
@@ -112,7 +112,7 @@ impl<R: Reply> Pool<R> {
         self.lines.is_empty()
     }
 
-    /// What the members are doing.
+    /// Counts of the members, by state.
     pub fn counts(&self) -> Counts {
         self.members.counts()
     }

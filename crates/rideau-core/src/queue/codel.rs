@@ -13,7 +13,7 @@ pub(crate) enum Verdict {
     Shed(Reason),
 }
 
-/// What one operation on the line has shed so far.
+/// How much one operation on the queue has shed so far.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) enum Progress {
     #[default]

@@ -31,7 +31,7 @@ pub(crate) struct Limits {
     /// `max` follows from the load.
     pub(crate) fits: bool,
     pub(crate) overflow: Overflow,
-    /// What the place told about itself.
+    /// The load that the machine has reported.
     pub(crate) load: Load,
     /// How many lines share what the law protects.
     pub(crate) flows: u32,
@@ -583,7 +583,7 @@ impl<R> Step<'_, R> {
         *self.left = self.left.saturating_sub(1);
     }
 
-    /// As many waits were ended as one call may end.
+    /// One call has ended its limit of waits.
     pub(super) fn is_spent(&self) -> bool {
         *self.left == 0
     }

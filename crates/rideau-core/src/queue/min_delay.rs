@@ -70,7 +70,7 @@ impl MinDelay {
         self.over_slough(waited)
     }
 
-    /// A look has to be gone on with: one call may shed only so many.
+    /// A look has to be gone on with: one call sheds a limited number.
     pub(crate) fn go_on(&mut self) {
         self.unfinished = true;
     }

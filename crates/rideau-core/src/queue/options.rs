@@ -9,7 +9,7 @@ use crate::ids::Flow;
 use crate::settings::{OptionError, Rule, Settings};
 use crate::time::Instant;
 
-/// What a queue may hold, which ask it serves first, and which it lets go.
+/// Options of a queue: its limit, its order, and its shedding policy.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Options {
     /// Which ask is served first.
@@ -113,7 +113,7 @@ pub enum Shedding {
 /// Turns by flow.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Fair {
-    /// What makes a flow.
+    /// How asks are assigned to flows.
     pub index: Index,
     /// How many flows have a line of their own; those beyond share one.
     pub flows_max: NonZeroU32,
@@ -124,7 +124,7 @@ pub struct Fair {
     pub sparse_first: bool,
 }
 
-/// What makes a flow.
+/// How asks are assigned to flows.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Index {
     /// The flow that the asker names.
@@ -474,16 +474,13 @@ mod tests {
                 "fair_by=node",
                 "option `fair_by` has to be one of flow, hash:LINES",
             ),
-            (
-                "mux=3",
-                "option `mux` is not known here; did you mean `max`?",
-            ),
+            ("mux=3", "option `mux` is unknown; did you mean `max`?"),
             (
                 "kind=timeout target=5ms",
-                "option `target` is not known here; remove it",
+                "option `target` is unknown; remove it",
             ),
             ("max=many", "option `max` is not a whole number that fits"),
-            ("target=5ms", "option `target` is not known here; remove it"),
+            ("target=5ms", "option `target` is unknown; remove it"),
             ("wait_cap=0", "option `wait_cap` is zero; it has to be more"),
             (
                 "kind=codel target=5",
@@ -507,7 +504,7 @@ mod tests {
             ),
             (
                 "sparse_first=yes",
-                "option `sparse_first` is not known here; remove it",
+                "option `sparse_first` is unknown; remove it",
             ),
         ] {
             assert_eq!(parse(words).unwrap_err().to_string(), message, "{words}");

@@ -20,7 +20,7 @@ pub(crate) struct Pace {
     gap: Average,
 }
 
-/// What a place tells its queue about itself.
+/// The load of a machine, as it reports it to its queue.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Load {
     /// How many can be served at once.

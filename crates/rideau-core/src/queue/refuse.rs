@@ -1,4 +1,4 @@
-//! What a refused asker is told: the queue's numbers, and when to come again.
+//! Refusals: the queue's numbers, and when to retry.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What a regulator wants done.
+//! An effect of a regulator.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use crate::meter;
 use crate::refusal::Refusal;
 use crate::time::Lead;
 
-/// What a regulator wants done.
+/// An effect of a regulator.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Effect<R> {
     /// Say yes to an ask. The ticket stays open until its lease ends.

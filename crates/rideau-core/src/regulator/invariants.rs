@@ -1,4 +1,4 @@
-//! What is true of a regulator after every input.
+//! Invariants of a regulator, checked after every input.
 
 use crate::ledger::Reply;
 
@@ -12,14 +12,11 @@ impl<R: Reply> Regulator<R> {
             is_open == self.valve.is_open(self.told) || waiting.is_behind(),
             "it is as its valve"
         );
-        debug_assert!(
-            !is_open || self.is_empty(),
-            "nobody waits for what is there"
-        );
+        debug_assert!(!is_open || self.is_empty(), "no ask waits for what is free");
         debug_assert_eq!(
             waiting.open(),
             waiting.len() + size,
-            "who has a ticket waits or holds"
+            "a ticket waits or is held"
         );
         let (tally, leases) = (waiting.tally(), &self.leases);
         debug_assert_eq!(

@@ -1,4 +1,4 @@
-//! What holders are answered, and what became of their leases.
+//! Answers of holders, and outcomes of leases.
 
 use std::time::Duration;
 
@@ -43,7 +43,7 @@ pub enum Release {
     },
 }
 
-/// What a ticket was when it was ended.
+/// The state of a ticket when it was ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Ended<R> {
     /// It waited; this would have been the way to answer.
@@ -54,7 +54,7 @@ pub enum Ended<R> {
     NotFound,
 }
 
-/// What became of the leases.
+/// Outcomes of leases.
 #[derive(Clone, Default, Debug)]
 pub struct Leases {
     /// How many renewals were granted.

@@ -25,7 +25,7 @@ const WINDOW_MAX: u32 = u64::BITS;
 pub struct Breaker {
     /// This many failures among the last `window` leases trip the circuit.
     pub failures: u32,
-    /// From 1 to 64. As many as `failures`: only failures in a row trip.
+    /// From 1 to 64. If it equals `failures`, only failures in a row trip.
     pub window: u32,
     /// How long the circuit stays tripped at first.
     pub pause: Duration,
@@ -37,7 +37,7 @@ pub struct Breaker {
     pub max: usize,
 }
 
-/// What a breaker thinks of what it guards.
+/// The state of a breaker.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Circuit {
     /// All is well enough.
@@ -54,7 +54,7 @@ pub enum Circuit {
     Probing {
         /// Probes that were admitted.
         granted: u32,
-        /// Those of them that ended well.
+        /// How many of them succeeded.
         passed: u32,
     },
 }

@@ -1,4 +1,4 @@
-//! As many leases as do not make each other slower.
+//! Limits leases to the number that do not make each other slower.
 //!
 //! The limit follows how long leases are held, after Netflix's second gradient
 //! limit. Each lease that ended well is measured: if the average of the last
@@ -22,7 +22,7 @@ const LONG: f64 = 600.0;
 /// The share of a change that is made at once.
 const SMOOTHING: f64 = 0.2;
 
-/// As many as do not make each other slower.
+/// Limits leases to the number that do not make each other slower.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Gradient {
     /// The limit never falls below this.

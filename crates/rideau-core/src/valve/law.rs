@@ -8,7 +8,7 @@ use super::bounds::Bounds;
 use super::custom::Own;
 use super::{Circuit, Open, Options, breaker, codel, gradient, rate, relative};
 
-/// What is known of a lease that ended by release.
+/// A lease that ended by release.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ending {
     pub(super) held: Duration,

@@ -24,11 +24,11 @@ pub enum Options {
     Relative(Relative),
     /// Ever more leases while leads stay below a target.
     CoDel(CoDel),
-    /// So many leases in any span of time.
+    /// Limits leases within any span of time.
     Rate(Rate),
     /// None for a while after too many went wrong.
     Breaker(Breaker),
-    /// As many as do not make each other slower.
+    /// Limits leases to the number that do not make each other slower.
     Gradient(Gradient),
     /// Whatever a law of your own decides.
     Custom(Custom<dyn CustomLaw>),

@@ -1,4 +1,4 @@
-//! So many leases in any span of time.
+//! Limits leases within any span of time.
 //!
 //! There are `limit` slots for leases over `min`. A slot that a lease gives
 //! back can be taken again an `interval` later, so that no more than `limit`
@@ -13,7 +13,7 @@ use crate::time::Instant;
 
 use super::bounds::{Bounds, check_bounds};
 
-/// So many leases in any span of time.
+/// Limits leases within any span of time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Rate {
     /// How many leases over `min` are granted at most within any `interval`.

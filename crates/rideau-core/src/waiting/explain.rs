@@ -11,7 +11,7 @@ use crate::time::Brief;
 
 /// The words in which a machine speaks of itself.
 pub(crate) struct Account<'a> {
-    /// What becomes of an ask that goes well.
+    /// The word for a successful ask.
     pub(crate) served: &'a str,
     /// Why there is too little, and what would help against that.
     pub(crate) scarce: &'a str,
@@ -91,12 +91,12 @@ fn advice(reason: Reason, options: &Options, account: &Account<'_>) -> String {
     let few = account.scarce;
     match reason {
         Reason::Full => {
-            let whom = match (options.max, options.overflow) {
+            let then = match (options.max, options.overflow) {
                 (None, _) => return format!("{few} The queue has no `max` any more."),
                 (Some(max), Overflow::Newest) => format!("= {max}, newcomers are refused"),
                 (Some(max), Overflow::Oldest) => format!("= {max}, the oldest make room"),
             };
-            format!("{few} With the queue's `max` {whom}; a higher one only means longer waits.")
+            format!("{few} With the queue's `max` {then}; a higher one only means longer waits.")
         }
         Reason::Timeout if is_paced(options) => format!(
             "{few} These asks named no wait, and waited as long as such an ask may: name a longer \
@@ -114,7 +114,7 @@ fn advice(reason: Reason, options: &Options, account: &Account<'_>) -> String {
         ),
         Reason::CoDel | Reason::Bound | Reason::MinDelay | Reason::Standing => {
             let Some((target, interval)) = spans(&options.shedding) else {
-                return format!("{few} The queue has another law by now.");
+                return format!("{few} The queue's shedding policy was changed since.");
             };
             format!(
                 "{few} Waits were over the target ({target:?}) for an interval ({interval:?}); a \
@@ -122,8 +122,12 @@ fn advice(reason: Reason, options: &Options, account: &Account<'_>) -> String {
             )
         }
         Reason::Custom => match &options.shedding {
-            Shedding::Custom(law) => format!("{few} The queue's own law ({}) sheds.", law.name()),
-            _ => format!("{few} The queue has another law by now."),
+            Shedding::Custom(law) => format!(
+                "{few} The queue's custom shedding policy ({}) \
+                sheds.",
+                law.name()
+            ),
+            _ => format!("{few} The queue's shedding policy was changed since."),
         },
         Reason::Hopeless => format!(
             "{few} The queue had been slow for as long as these asks would have waited, and they \
@@ -147,7 +151,7 @@ fn advice(reason: Reason, options: &Options, account: &Account<'_>) -> String {
         Reason::Closed => format!("The {} is closing: ask another one.", account.machine),
         Reason::Suspended => format!("The {} is suspended: resume it, or wait.", account.machine),
         Reason::Nowhere => "Let a pool join the group.".into(),
-        Reason::Excess => "Ask for at least one, and for no more than there may be.".into(),
+        Reason::Excess => "Ask for at least one unit, and for no more than the capacity.".into(),
         Reason::Keys => "Release keys that are not needed, or allow for more.".into(),
         Reason::Starting => {
             "Find out why starting fails: every refusal carries the last error.".into()

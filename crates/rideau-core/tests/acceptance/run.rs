@@ -187,7 +187,7 @@ impl Sim<'_> {
                     self.idle -= 1;
                     self.serve(who, now, hold);
                 }
-                Turn::Nobody => return,
+                Turn::Empty => return,
                 Turn::More => (),
             }
         }

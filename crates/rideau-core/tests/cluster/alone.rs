@@ -81,7 +81,7 @@ impl Pair {
         }
     }
 
-    /// Let so many milliseconds pass, in steps of ten.
+    /// Let this many milliseconds pass, in steps of ten.
     fn pass(&mut self, millis: u64) {
         for _ in 0..millis / 10 {
             self.now = self.now.after(10_000_000);

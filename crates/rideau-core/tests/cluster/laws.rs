@@ -24,7 +24,7 @@ const SOAK_SEEDS: u64 = 100_000;
 const WILD_SEEDS: u64 = 60;
 /// How long things go wrong.
 const TROUBLE: u64 = 15 * SECOND;
-/// A node reports within so many seconds, if nothing goes wrong.
+/// A node reports within this many seconds, if nothing goes wrong.
 const REPORT_WAIT: u32 = 4;
 /// How long it may take until all is well again: requests may be late by 30 s.
 const RECOVERY: u64 = 60 * SECOND;

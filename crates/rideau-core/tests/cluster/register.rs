@@ -132,7 +132,7 @@ impl Register {
         Ok(())
     }
 
-    /// The first piece of a snapshot, after so many entries.
+    /// The first piece of a snapshot, after this many entries.
     pub(crate) fn head(&self, number: u64) -> Vec<u8> {
         numbers_to_bytes(&[number, self.clock, self.fence])
     }

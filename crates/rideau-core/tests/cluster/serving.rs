@@ -251,7 +251,7 @@ impl World {
         }
     }
 
-    /// Nobody will know what became of these entries.
+    /// The outcome of these entries stays unknown.
     pub(crate) fn lose(&mut self, host: usize, of: impl Fn(&(u32, u64)) -> bool) {
         let process = self.hosts[host].process.as_mut().expect("it runs");
         let keys: Vec<_> = process

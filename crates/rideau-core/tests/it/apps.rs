@@ -12,7 +12,7 @@ mod trial;
 
 use rideau_core::apps::AppId;
 
-use self::stage::{House, check};
+use self::stage::{Harness, check};
 use crate::script::{self, millis};
 
 // ----- Places -----
@@ -361,10 +361,10 @@ fn an_ask_that_does_not_want_to_wait_is_told_so() {
 
 #[test]
 fn why_an_ask_waits_is_said_in_plain_words() {
-    let mut house = House::new("max=1", &["", ""]);
+    let mut harness = Harness::new("max=1", &["", ""]);
     let mut says = |story: &str, now: &str, app: u32, words: &str| {
-        script::check(&mut house, story);
-        let said = house.apps.explain(AppId(app), millis(now)).join(" ");
+        script::check(&mut harness, story);
+        let said = harness.apps.explain(AppId(app), millis(now)).join(" ");
         assert!(said.contains(words), "{said}");
     };
     says("0 ask A a -> start A1 v1", "10", 0, "1 wait for a start");

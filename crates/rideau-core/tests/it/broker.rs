@@ -175,7 +175,7 @@ fn a_refusal_says_how_many_wait_and_when_to_come_back() {
     );
     let explained = room.broker.explain();
     assert!(
-        explained.contains("1 (full): too many are waiting already"),
+        explained.contains("1 (full): too many asks are waiting"),
         "{explained}"
     );
     assert!(
@@ -313,7 +313,7 @@ fn unknown_options_are_refused() {
     let error = parse("asks kind=timeout timeuot=5ms; offers kind=never").unwrap_err();
     assert_eq!(
         error.to_string(),
-        "option `asks.timeuot` is not known here; did you mean `timeout`?"
+        "option `asks.timeuot` is unknown; did you mean `timeout`?"
     );
 }
 
@@ -428,7 +428,7 @@ fn an_ask_that_may_wait_forever_is_still_told_when_to_come_back() {
         7 try ask c -> c shed busy 0
         ",
     );
-    let refusal = room.refusals.last().expect("nobody offered");
+    let refusal = room.refusals.last().expect("an offer was refused");
     assert_eq!(refusal.retry_after, std::time::Duration::from_millis(10));
 }
 
@@ -565,18 +565,26 @@ impl Room {
                 ]
             }
             Effect::ShedAsk {
-                ask: who, refusal, ..
+                ask: party,
+                refusal,
+                ..
             }
             | Effect::ShedOffer {
-                offer: who,
+                offer: party,
                 refusal,
                 ..
             } => {
                 self.refusals.push(refusal);
                 let waited = span(refusal.waited.as_nanos());
-                vec![format!("{} shed {} {waited}", who.0, refusal.reason.word())]
+                vec![format!(
+                    "{} shed {} {waited}",
+                    party.0,
+                    refusal.reason.word()
+                )]
             }
-            Effect::Forget(Gone::Ask(who) | Gone::Offer(who)) => vec![format!("{} gone", who.0)],
+            Effect::Forget(Gone::Ask(party) | Gone::Offer(party)) => {
+                vec![format!("{} gone", party.0)]
+            }
             Effect::Meter(meter::Effect::Better { ask, offer }) => {
                 let (ask, offer) = (span(ask.as_nanos()), span(offer.as_nanos()));
                 vec![format!("better {ask} {offer}")]
@@ -605,7 +613,7 @@ impl Room {
             }
         };
         let left = |(gone, _): (Gone<Name, Name>, Refusal)| match gone {
-            Gone::Ask(who) | Gone::Offer(who) => format!("{} left", who.0),
+            Gone::Ask(party) | Gone::Offer(party) => format!("{} left", party.0),
         };
         let mut outcomes: Vec<_> = gone.into_iter().map(left).collect();
         if outcomes.is_empty() {

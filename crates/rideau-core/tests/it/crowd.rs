@@ -106,7 +106,7 @@ fn a_call_ends_no_more_waits_than_it_may() {
             assert!(shed.len() - before <= ENDS + 1);
             match turn {
                 Turn::Of(ticket) => break ticket,
-                Turn::Nobody => panic!("somebody waits"),
+                Turn::Empty => panic!("an ask waits"),
                 Turn::More => {
                     let is_due = queue.deadline().is_some_and(|due| due <= LATE);
                     assert!(is_due || queue.len() == 1);

@@ -398,7 +398,7 @@ fn changed_options_keep_all_places() {
 
 #[test]
 fn there_are_no_more_lines_than_may_be() {
-    let mut stage = Door::new("kind=never");
+    let mut stage = Harness::new("kind=never");
     let now = millis("0");
     stage.act(&["take", "1/1"], now);
     for n in 1..=LINES_MAX {
@@ -425,7 +425,7 @@ fn there_are_no_more_lines_than_may_be() {
 
 #[test]
 fn it_says_in_words_why_asks_wait_and_were_shed() {
-    let mut stage = Door::new("kind=never max=1");
+    let mut stage = Harness::new("kind=never max=1");
     assert_eq!(
         stage.lines.explain(millis("0")),
         "No ask waits. 0 units are held. No ask has been refused or shed."
@@ -443,7 +443,7 @@ fn it_says_in_words_why_asks_wait_and_were_shed() {
     for words in [
         "2 asks wait in 2 lines, and 2 units are held. The oldest has waited 10.0ms for 2 of 2;",
         "Asks for 2 of 2:\nOf the last 1 asks that got nothing:\n- 1 (full): too many are waiting",
-        "Asks that came to no line:\nOf the last 1 asks that got nothing:\n- 1 (excess): it asked",
+        "Asks that joined no queue:\nOf the last 1 asks that got nothing:\n- 1 (excess): it asked",
         "- The units are held: raise the capacity",
     ] {
         assert!(text.contains(words), "{words:?} in {text}");
@@ -457,7 +457,7 @@ fn it_says_in_words_why_asks_wait_and_were_shed() {
 
 #[test]
 fn fences_grow_and_replies_can_be_changed_while_they_wait() {
-    let mut stage = Door::new("kind=never");
+    let mut stage = Harness::new("kind=never");
     let now = millis("0");
     for words in ["ask a 1/1", "ask b 1/1", "ask c 1/1"] {
         stage.act(&words.split(' ').collect::<Vec<_>>(), now);
@@ -478,11 +478,11 @@ fn fences_grow_and_replies_can_be_changed_while_they_wait() {
 }
 
 fn check(options: &str, script: &str) {
-    script::check(&mut Door::new(options), script);
+    script::check(&mut Harness::new(options), script);
 }
 
 /// The lines of a key, its count, and which asks wait, hold or are dead.
-struct Door {
+struct Harness {
     lines: Lines<Tap, Name>,
     word: Rc<RefCell<Word>>,
     tickets: HashMap<String, Ticket>,
@@ -556,7 +556,7 @@ impl Count for Tap {
     }
 }
 
-impl Door {
+impl Harness {
     fn new(options: &str) -> Self {
         let word = Rc::new(RefCell::new(Word::default()));
         let tap = Tap(Rc::clone(&word));
@@ -667,7 +667,7 @@ impl Door {
     }
 }
 
-impl Stage for Door {
+impl Stage for Harness {
     fn act(&mut self, words: &[&str], now: Instant) -> Vec<String> {
         let mut effects = Vec::new();
         match words[0] {

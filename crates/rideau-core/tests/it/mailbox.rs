@@ -72,7 +72,7 @@ fn stamps_of_the_askers_make_waits_and_delays_exact() {
                 Effect::Match { ask_waited, .. } => waits.push(ask_waited.as_millis()),
                 // Offers wait, so an ask has to expect no more than the delay.
                 Effect::Meter(meter::Effect::Better { ask, .. }) => delays.push(ask.as_millis()),
-                other => panic!("nobody should say {other:?}"),
+                other => panic!("unexpected {other:?}"),
             }
         }
         clock += WORK;

@@ -356,10 +356,10 @@ fn a_release_with_an_old_stamp_is_not_taken_for_that_of_a_probe() {
 
 #[test]
 fn a_change_that_breaks_a_rule_changes_nothing() {
-    let mut desk = Desk::new("queue kind=never; valve kind=open max=1");
-    desk.act(&["ask", "a"], millis("0"));
-    desk.act(&["ask", "b"], millis("0"));
-    let before = (desk.regulator.options(), desk.regulator.deadline());
+    let mut harness = Harness::new("queue kind=never; valve kind=open max=1");
+    harness.act(&["ask", "a"], millis("0"));
+    harness.act(&["ask", "b"], millis("0"));
+    let before = (harness.regulator.options(), harness.regulator.deadline());
     let good = parse("queue kind=never max=0; valve kind=open max=9").unwrap();
     let mut wrong = [good.clone(), good.clone(), good];
     wrong[0].queue.min = 1;
@@ -377,33 +377,35 @@ fn a_change_that_breaks_a_rule_changes_nothing() {
         .zip(["queue.min", "valve.min", "better.update"])
     {
         let mut effects = Vec::new();
-        let error = desk.regulator.reconfigure(wrong, millis("1"), &mut effects);
+        let error = harness
+            .regulator
+            .reconfigure(wrong, millis("1"), &mut effects);
         assert_eq!(error.unwrap_err().option, option);
         assert!(effects.is_empty());
         assert_eq!(
             before,
-            (desk.regulator.options(), desk.regulator.deadline())
+            (harness.regulator.options(), harness.regulator.deadline())
         );
-        assert_eq!((desk.regulator.len(), desk.regulator.size()), (1, 1));
+        assert_eq!((harness.regulator.len(), harness.regulator.size()), (1, 1));
     }
-    script::check(&mut desk, "4 release a -> stop 0, b granted 4 4 | len 0");
+    script::check(&mut harness, "4 release a -> stop 0, b granted 4 4 | len 0");
 }
 
 #[test]
 fn the_first_deadline_of_a_meter_stands_until_it_is_fed() {
-    let mut desk = Desk::metered("queue kind=never; valve kind=open max=1", 16);
-    assert_eq!(desk.look("next"), "0");
-    desk.act(&["ask", "a"], millis("1"));
-    assert_eq!(desk.look("next"), "0");
-    desk.act(&["wait"], millis("2"));
-    assert_eq!(desk.look("next"), "102");
+    let mut harness = Harness::metered("queue kind=never; valve kind=open max=1", 16);
+    assert_eq!(harness.look("next"), "0");
+    harness.act(&["ask", "a"], millis("1"));
+    assert_eq!(harness.look("next"), "0");
+    harness.act(&["wait"], millis("2"));
+    assert_eq!(harness.look("next"), "102");
 }
 
 #[test]
 fn meters_see_asks_wait_for_the_valve_or_the_valve_for_asks() {
-    let mut desk = Desk::metered("queue kind=never; valve kind=open max=1", 1);
+    let mut harness = Harness::metered("queue kind=never; valve kind=open max=1", 1);
     script::check(
-        &mut desk,
+        &mut harness,
         "
         10 wait        -> ask 0 offer 10
         15 ask a       -> a granted -15 0, ask 0 offer 0
@@ -420,16 +422,17 @@ fn meters_see_asks_wait_for_the_valve_or_the_valve_for_asks() {
 /// Upstream moved the start of the wait past asks that waited longer.
 #[test]
 fn a_meter_that_comes_late_sees_the_oldest_wait() {
-    let mut desk = Desk::new("queue kind=never; valve kind=open max=0");
-    desk.act(&["ask", "a"], millis("1"));
-    desk.act(&["ask", "b"], millis("50"));
+    let mut harness = Harness::new("queue kind=never; valve kind=open max=0");
+    harness.act(&["ask", "a"], millis("1"));
+    harness.act(&["ask", "b"], millis("50"));
     let metered = metered("queue kind=never; valve kind=open max=0", 1);
     let mut effects = Vec::new();
-    desk.regulator
+    harness
+        .regulator
         .reconfigure(metered, millis("60"), &mut effects)
         .unwrap();
-    desk.say(effects);
-    assert_eq!(desk.act(&["wait"], millis("61")), ["ask 60 offer 0"]);
+    harness.say(effects);
+    assert_eq!(harness.act(&["wait"], millis("61")), ["ask 60 offer 0"]);
 }
 
 #[test]
@@ -467,18 +470,18 @@ fn words_say_why_asks_wait_and_what_would_help() {
         ),
     ];
     for (valve, why, help) in table {
-        let mut desk = Desk::new(&format!("queue kind=never max=1; valve {valve}"));
+        let mut harness = Harness::new(&format!("queue kind=never max=1; valve {valve}"));
         for name in ["a", "b", "c"] {
-            desk.act(&["ask", name], millis("0"));
+            harness.act(&["ask", name], millis("0"));
         }
-        let text = desk.regulator.explain(millis("10"));
-        for words in [why, help, "(full): too many are waiting already"] {
+        let text = harness.regulator.explain(millis("10"));
+        for words in [why, help, "(full): too many asks are waiting"] {
             assert!(text.contains(words), "{words:?} in {text}");
         }
     }
-    let desk = Desk::new("queue kind=never; valve kind=open max=1");
+    let harness = Harness::new("queue kind=never; valve kind=open max=1");
     assert_eq!(
-        desk.regulator.explain(millis("10")),
+        harness.regulator.explain(millis("10")),
         "The valve is open: the next ask is granted at once. 0 leases are held. No ask has been \
          refused or shed."
     );
@@ -487,11 +490,11 @@ fn words_say_why_asks_wait_and_what_would_help() {
 #[test]
 fn a_breaker_that_tripped_is_explained_by_what_went_wrong() {
     let breaker = "kind=breaker failures=1 window=1 pause=50ms";
-    let mut desk = Desk::new(&format!("queue kind=never; valve {breaker}"));
-    desk.act(&["ask", "a"], millis("0"));
-    desk.act(&["release", "a", "bad"], millis("1"));
-    desk.act(&["try", "b"], millis("2"));
-    let text = desk.regulator.explain(millis("11"));
+    let mut harness = Harness::new(&format!("queue kind=never; valve {breaker}"));
+    harness.act(&["ask", "a"], millis("0"));
+    harness.act(&["release", "a", "bad"], millis("1"));
+    harness.act(&["try", "b"], millis("2"));
+    let text = harness.regulator.explain(millis("11"));
     for words in ["breaker pauses for another 40ms", "Leases went wrong"] {
         assert!(text.contains(words), "{words:?} in {text}");
     }
@@ -499,7 +502,7 @@ fn a_breaker_that_tripped_is_explained_by_what_went_wrong() {
 
 #[test]
 fn stats_count_every_ask_and_every_lease_once() {
-    let mut desk = Desk::new("queue kind=never max=1; valve kind=open max=1");
+    let mut harness = Harness::new("queue kind=never max=1; valve kind=open max=1");
     for (words, at) in [
         ("ask a", "0"),
         ("ask b", "0"),
@@ -508,9 +511,9 @@ fn stats_count_every_ask_and_every_lease_once() {
         ("release a", "3"),
         ("release b bad", "7"),
     ] {
-        desk.act(&words.split(' ').collect::<Vec<_>>(), millis(at));
+        harness.act(&words.split(' ').collect::<Vec<_>>(), millis(at));
     }
-    let stats = desk.regulator.stats(millis("9"));
+    let stats = harness.regulator.stats(millis("9"));
     assert_eq!((stats.asks.came, stats.asks.served), (3, 2));
     assert_eq!(stats.asks.shed_total(), 1);
     assert_eq!((stats.leases.released, stats.leases.failed), (1, 1));
@@ -521,11 +524,11 @@ fn stats_count_every_ask_and_every_lease_once() {
 }
 
 fn check(options: &str, script: &str) {
-    script::check(&mut Desk::new(options), script);
+    script::check(&mut Harness::new(options), script);
 }
 
 /// A regulator, the names of the asks, and which of them are dead.
-struct Desk {
+struct Harness {
     regulator: Regulator<Name>,
     tickets: HashMap<String, Ticket>,
     dead: Rc<RefCell<HashSet<String>>>,
@@ -539,7 +542,7 @@ impl Reply for Name {
     }
 }
 
-impl Desk {
+impl Harness {
     fn new(options: &str) -> Self {
         Self::with(parse(options).unwrap())
     }
@@ -655,7 +658,7 @@ impl Desk {
     }
 }
 
-impl Stage for Desk {
+impl Stage for Harness {
     fn act(&mut self, words: &[&str], now: Instant) -> Vec<String> {
         let mut effects = Vec::new();
         match words[0] {

@@ -8,7 +8,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use self::run::Run;
 
-/// So many inputs in each case.
+/// This many inputs in each case.
 const STEPS: usize = 400;
 
 /// A million inputs at random: I1 to I9 after each of them, and at the end that

@@ -63,7 +63,7 @@ struct Play {
     gauge: Gauge,
     /// The tickets of all asks and offers so far, and their sides.
     tickets: Vec<(Side, Ticket)>,
-    census: Rc<()>,
+    replies: Rc<()>,
     now: Instant,
 }
 
@@ -82,7 +82,7 @@ impl Play {
             model: Model::new(&script.options, START),
             gauge,
             tickets: Vec::new(),
-            census: Rc::new(()),
+            replies: Rc::new(()),
             now: START,
         };
         for (step, input) in script.inputs {
@@ -91,7 +91,7 @@ impl Play {
             play.act(input);
         }
         play.close();
-        assert_eq!(Rc::strong_count(&play.census), 1);
+        assert_eq!(Rc::strong_count(&play.replies), 1);
         assert_eq!(play.broker.deadline(), None);
     }
 
@@ -148,7 +148,7 @@ impl Play {
         let visitor = Visitor {
             id,
             gone,
-            _census: Rc::clone(&self.census),
+            _replies: Rc::clone(&self.replies),
         };
         let mut effects = Vec::new();
         let came = match visit.side {
@@ -312,7 +312,7 @@ impl Play {
         self.gauge.check(view, at_once, said);
         self.check_deadline(foreseen, told);
         self.check_tickets();
-        assert_eq!(Rc::strong_count(&self.census), 1 + self.waiting_len());
+        assert_eq!(Rc::strong_count(&self.replies), 1 + self.waiting_len());
     }
 
     /// The broker wakes up for each ask or offer that has to be shed or told,

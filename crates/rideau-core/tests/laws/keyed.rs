@@ -48,7 +48,7 @@ struct Task {
 struct Town {
     rng: Rng,
     now: Instant,
-    /// As many claims there may be, after a lower limit more than that.
+    /// The most claims there may be; more after a lower limit.
     most: usize,
     pools: BTreeMap<KeyId, Pool<Waiter>>,
     budget: Budget,
@@ -264,7 +264,7 @@ impl Town {
                 | Effect::Forget(_)
                 | Effect::Check { .. }
                 | Effect::Revoke { .. }
-                | Effect::Closed => panic!("nobody asked for this"),
+                | Effect::Closed => panic!("no call asked for this"),
             }
         }
         result

@@ -162,7 +162,7 @@ impl Run {
             && !self.gone.borrow().contains(&guest.id)
         {
             let [Said::Granted { name, .. }] = said[..] else {
-                panic!("{claim:?} fitted and nobody waited, but {said:?}");
+                panic!("{claim:?} fitted and no ask waited, but {said:?}");
             };
             assert_eq!(name, guest.id);
         }

@@ -9,7 +9,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use self::run::Run;
 
-/// So many inputs in each case.
+/// This many inputs in each case.
 const STEPS: usize = 400;
 
 /// A million inputs at random: P1 to P14 after each of them, and at the end

@@ -1,4 +1,4 @@
-//! The door against a model that knows how many are on their way in.
+//! The protector against a model that knows how many are on their way in.
 
 use proptest::prelude::*;
 use rideau_core::Side;

@@ -246,7 +246,7 @@ impl Witness {
         let (now, mut shed) = (hall.instant(), Vec::new());
         assert_eq!(
             hall.queue.pop(&mut hall.ledger, now, &mut shed),
-            Turn::Nobody
+            Turn::Empty
         );
         assert!(shed.is_empty());
         assert!(self.options.fair.is_none() || hall.queue.flows() == 0);

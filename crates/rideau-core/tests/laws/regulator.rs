@@ -416,7 +416,7 @@ impl RateRun {
     fn learn(&mut self, effects: Vec<Effect<Quiet>>) {
         for effect in effects {
             let Effect::Grant { ticket, .. } = effect else {
-                panic!("nobody is shed");
+                panic!("no take is shed");
             };
             self.held.push(ticket);
             let over = self.held.len() > self.rate.min;

@@ -42,7 +42,7 @@ impl Hall {
         }
     }
 
-    /// Ask now, and wait for so many seconds if nothing is there.
+    /// Ask now, and wait for this many seconds if nothing is there.
     fn ask(&mut self, ask: &Ask<'_>, seconds: u64) -> Result<Vec<Reservation>, Waits> {
         let Bench {
             machine,

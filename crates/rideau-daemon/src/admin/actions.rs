@@ -1,4 +1,4 @@
-//! What operators do to pools, connections and leases.
+//! Actions of operators on pools, connections and leases.
 //!
 //! Every action leaves an event that says who did it.
 
@@ -38,9 +38,9 @@ struct Recycle {
     over_ms: u64,
 }
 
-pub(super) async fn resize(visit: AdminRequest) -> Answer {
-    let said: Resize = visit.json()?;
-    let place = own_pool(&visit)?;
+pub(super) async fn resize(request: AdminRequest) -> Answer {
+    let said: Resize = request.json()?;
+    let place = own_pool(&request)?;
     if said.init.is_none() && said.max.is_none() {
         return Err(HttpError::wrong(
             "Say what to change: {\"max\": 20}, {\"init\": 2}, or both.",
@@ -53,45 +53,45 @@ pub(super) async fn resize(visit: AdminRequest) -> Answer {
         .into_iter()
         .filter_map(|(key, value)| Some((format!("pool.{name}.{key}"), value?.to_string())))
         .collect();
-    let daemon = Arc::clone(visit.daemon());
-    let by = visit.by().to_owned();
+    let daemon = Arc::clone(request.daemon());
+    let by = request.by().to_owned();
     config::changed(away(move || daemon.set(&values, &by)).await?)
 }
 
-pub(super) async fn pause(visit: AdminRequest) -> Answer {
-    let place = own_pool(&visit)?;
+pub(super) async fn pause(request: AdminRequest) -> Answer {
+    let place = own_pool(&request)?;
     place.pool.suspend();
-    note(&visit, &place, format!("{} was paused", place.name));
+    note(&request, &place, format!("{} was paused", place.name));
     ok(&json!({ "outcome": "ok" }))
 }
 
-pub(super) async fn resume(visit: AdminRequest) -> Answer {
-    let place = own_pool(&visit)?;
+pub(super) async fn resume(request: AdminRequest) -> Answer {
+    let place = own_pool(&request)?;
     place.pool.resume();
-    note(&visit, &place, format!("{} was resumed", place.name));
+    note(&request, &place, format!("{} was resumed", place.name));
     ok(&json!({ "outcome": "ok" }))
 }
 
 /// Replace every member there is.
-pub(super) async fn recycle(visit: AdminRequest) -> Answer {
-    let said: Recycle = visit.json()?;
-    let place = own_pool(&visit)?;
+pub(super) async fn recycle(request: AdminRequest) -> Answer {
+    let said: Recycle = request.json()?;
+    let place = own_pool(&request)?;
     if said.over_ms > OVER_MAX {
-        let text = format!("over_ms wants {OVER_MAX} at most, a day.");
+        let text = format!("over_ms takes at most {OVER_MAX}, a day.");
         return Err(HttpError::wrong(text));
     }
     let over = Duration::from_millis(said.over_ms);
     place.pool.replace(over);
     let text = format!("all members of {} are replaced over {over:?}", place.name);
-    note(&visit, &place, text);
+    note(&request, &place, text);
     ok(&json!({ "outcome": "ok" }))
 }
 
 /// The pool of the address, if the user may use it.
-fn own_pool(visit: &AdminRequest) -> Result<Arc<NamedPool>, HttpError> {
-    let name = visit.name("name");
-    visit.check_label(Label::Thing, name)?;
-    match &visit.user {
+fn own_pool(request: &AdminRequest) -> Result<Arc<NamedPool>, HttpError> {
+    let name = request.name("name");
+    request.check_label(Label::Thing, name)?;
+    match &request.user {
         // Whether there is such a pool or not.
         Some(user) if !user.may_use("pool", name) => Err(HttpError::new(
             StatusCode::FORBIDDEN,
@@ -101,39 +101,39 @@ fn own_pool(visit: &AdminRequest) -> Result<Arc<NamedPool>, HttpError> {
                 user.name
             ),
         )),
-        _ => find_pool(visit),
+        _ => find_pool(request),
     }
 }
 
-fn note(visit: &AdminRequest, place: &NamedPool, text: String) {
-    let by = Some(visit.by());
-    visit.daemon().events.add("pool", &place.name, text, by);
+fn note(request: &AdminRequest, place: &NamedPool, text: String) {
+    let by = Some(request.by());
+    request.daemon().events.add("pool", &place.name, text, by);
 }
 
 /// End a connection; all that it holds is given back.
-pub(super) async fn kill(visit: AdminRequest) -> Answer {
-    let id = visit.name("id");
-    let daemon = visit.daemon();
+pub(super) async fn kill(request: AdminRequest) -> Answer {
+    let id = request.name("id");
+    let daemon = request.daemon();
     let card = id.parse().ok().and_then(|id| daemon.clients.find(id));
-    let card = card.filter(|card| visit.sight().sees_holder(&card.card.lock()));
+    let card = card.filter(|card| request.viewer().sees_holder(&card.card.lock()));
     let Some(card) = card else {
-        let hint = "GET /api/v1/clients lists those there are.";
+        let hint = "GET /api/v1/clients lists them.";
         return Err(HttpError::no_such("client", id, hint));
     };
     card.outbox.kill();
     let name = card.card.lock().name.lock().clone();
     let text = format!("connection {id} ({name}) was killed");
-    daemon.events.add("client", &name, text, Some(visit.by()));
+    daemon.events.add("client", &name, text, Some(request.by()));
     ok(&json!({ "outcome": "ok" }))
 }
 
 /// Take something back from its holder. The holder is told if it can be.
-pub(super) async fn revoke(visit: AdminRequest) -> Answer {
-    let ticket = ticket_of(visit.name("ticket"))?;
-    let daemon = visit.daemon();
+pub(super) async fn revoke(request: AdminRequest) -> Answer {
+    let ticket = ticket_of(request.name("ticket"))?;
+    let daemon = request.daemon();
     let row = daemon.lease_table.row(ticket, None);
     let row = row.map_err(|gone| gone_text(ticket, gone))?;
-    if !visit.sight().sees(ticket.kind.word(), &row.name) {
+    if !request.viewer().sees(ticket.kind.word(), &row.name) {
         // As if it were not there.
         return Err(gone_text(ticket, NotHeld::Unknown));
     }
@@ -162,6 +162,8 @@ pub(super) async fn revoke(visit: AdminRequest) -> Answer {
     let held = row.held;
     let held = Brief(held);
     let text = format!("{kind} {name} was revoked from {holder} after {held}");
-    daemon.events.add("client", &holder, text, Some(visit.by()));
+    daemon
+        .events
+        .add("client", &holder, text, Some(request.by()));
     ok(&json!({ "outcome": "ok", "name": name, "holder": holder }))
 }

@@ -1,11 +1,11 @@
-//! What a request is answered: a response in JSON, or a mistake with a sentence.
+//! The answer of a request: a response in JSON, or an error with a sentence.
 
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use rideau_process::panics::{self, Panicked};
 use serde_json::{Value, json};
 
-/// What a request is answered.
+/// The answer of a request.
 pub(super) type Answer = Result<Response, HttpError>;
 
 /// A mistake, or something that cannot be.
@@ -38,7 +38,7 @@ impl HttpError {
         }
     }
 
-    /// The request makes no sense.
+    /// The request is malformed.
     pub(super) fn wrong(text: impl Into<String>) -> Self {
         Self::new(StatusCode::BAD_REQUEST, "ERR", text)
     }
@@ -71,7 +71,7 @@ impl HttpError {
         Self::new(
             StatusCode::SERVICE_UNAVAILABLE,
             "READONLY",
-            "The server is stopping: ask another, or come back later.",
+            "The server is stopping: use another one, or come back later.",
         )
     }
 }

@@ -28,9 +28,9 @@ struct How {
 }
 
 /// Every application, and what they share.
-pub(super) async fn apps(visit: AdminRequest) -> Answer {
-    let stats = visit.daemon().apps.stats();
-    let limits = visit.daemon().config.load().front.limits;
+pub(super) async fn apps(request: AdminRequest) -> Answer {
+    let stats = request.daemon().apps.stats();
+    let limits = request.daemon().config.load().front.limits;
     let losses = stats.losses.iter();
     let losses: Map<_, _> = losses
         .map(|(policy, loss)| ((*policy).to_owned(), (*loss).into()))
@@ -40,7 +40,7 @@ pub(super) async fn apps(visit: AdminRequest) -> Answer {
         .map(|(max, loss)| json!({ "max": max, "loss": loss }))
         .collect();
     ok(&json!({
-        "apps": all(&visit),
+        "apps": all(&request),
         "processes": stats.live,
         "max": limits.max,
         "headroom": limits.headroom,
@@ -52,17 +52,17 @@ pub(super) async fn apps(visit: AdminRequest) -> Answer {
 }
 
 /// The applications that one may see.
-pub(super) fn all(visit: &AdminRequest) -> Vec<Value> {
-    let all = AppNow::all(&visit.daemon().apps, visit.sight());
+pub(super) fn all(request: &AdminRequest) -> Vec<Value> {
+    let all = AppNow::all(&request.daemon().apps, request.viewer());
     all.iter().map(object).collect()
 }
 
 /// One application with its processes, what they serve, and why one waits.
-pub(super) async fn one_app(visit: AdminRequest) -> Answer {
-    let app = find(&visit)?;
-    let apps = &visit.daemon().apps;
+pub(super) async fn one_app(request: AdminRequest) -> Answer {
+    let app = find(&request)?;
+    let apps = &request.daemon().apps;
     apps.look_at_usage(&app).await;
-    let found = AppNow::of(apps, &app, visit.sight()).ok_or_else(|| gone(&app.name))?;
+    let found = AppNow::of(apps, &app, request.viewer()).ok_or_else(|| gone(&app.name))?;
     let mut more = object(&found);
     more["processes"] = found.processes().map(|one| object(&one)).collect();
     more["explain"] = apps.explain(&app).join("\n").into();
@@ -70,36 +70,36 @@ pub(super) async fn one_app(visit: AdminRequest) -> Answer {
     ok(&more)
 }
 
-/// What the processes of an application wrote last.
-pub(super) async fn logs(visit: AdminRequest) -> Answer {
-    let app = own(&visit)?;
-    let count = visit.number("lines", LINES, LINES_MAX)?;
+/// The last output of the processes of an application.
+pub(super) async fn logs(request: AdminRequest) -> Answer {
+    let app = own(&request)?;
+    let count = request.number("lines", LINES, LINES_MAX)?;
     let lines = app.output.last(count);
     let lines: Vec<_> = lines.iter().map(|written| line(written)).collect();
     ok(&json!({ "lines": lines }))
 }
 
-pub(super) async fn restart(visit: AdminRequest) -> Answer {
-    let said: How = visit.json()?;
-    let app = own(&visit)?;
+pub(super) async fn restart(request: AdminRequest) -> Answer {
+    let said: How = request.json()?;
+    let app = own(&request)?;
     let how = match said.how.as_deref() {
         None | Some("rolling") => Restart::Rolling,
         Some("blocking") => Restart::Blocking,
         Some("now") => Restart::Immediate,
         Some(other) => {
             return Err(HttpError::wrong(format!(
-                "how wants \"rolling\", \"blocking\" or \"now\", not {other:?}."
+                "how takes \"rolling\", \"blocking\" or \"now\", not {other:?}."
             )));
         }
     };
-    visit.daemon().apps.restart(&app, how, visit.by());
+    request.daemon().apps.restart(&app, how, request.by());
     ok(&json!({ "outcome": "ok" }))
 }
 
 /// Start one process more.
-pub(super) async fn spawn(visit: AdminRequest) -> Answer {
-    let app = own(&visit)?;
-    if !visit.daemon().apps.start_one(&app) {
+pub(super) async fn spawn(request: AdminRequest) -> Answer {
+    let app = own(&request)?;
+    if !request.daemon().apps.start_one(&app) {
         return Err(HttpError::new(
             StatusCode::CONFLICT,
             "BUSY",
@@ -109,35 +109,35 @@ pub(super) async fn spawn(visit: AdminRequest) -> Answer {
             ),
         ));
     }
-    note(&visit, &app, "one more process is started".into());
+    note(&request, &app, "one more process is started".into());
     ok(&json!({ "outcome": "ok" }))
 }
 
-pub(super) async fn disable(visit: AdminRequest) -> Answer {
-    to_process(&visit, "disabled", Apps::disable)
+pub(super) async fn disable(request: AdminRequest) -> Answer {
+    to_process(&request, "disabled", Apps::disable)
 }
 
-pub(super) async fn enable(visit: AdminRequest) -> Answer {
-    to_process(&visit, "enabled", Apps::enable)
+pub(super) async fn enable(request: AdminRequest) -> Answer {
+    to_process(&request, "enabled", Apps::enable)
 }
 
-pub(super) async fn detach(visit: AdminRequest) -> Answer {
-    to_process(&visit, "detached", Apps::detach)
+pub(super) async fn detach(request: AdminRequest) -> Answer {
+    to_process(&request, "detached", Apps::detach)
 }
 
-pub(super) async fn kill(visit: AdminRequest) -> Answer {
-    to_process(&visit, "killed", Apps::kill)
+pub(super) async fn kill(request: AdminRequest) -> Answer {
+    to_process(&request, "killed", Apps::kill)
 }
 
 /// Do something to one process, by its number in the system or ours.
-fn to_process(visit: &AdminRequest, done: &str, act: fn(&Apps, ProcessId) -> bool) -> Answer {
-    let number = visit.name("pid");
-    let apps = &visit.daemon().apps;
+fn to_process(request: &AdminRequest, done: &str, act: fn(&Apps, ProcessId) -> bool) -> Answer {
+    let number = request.name("pid");
+    let apps = &request.daemon().apps;
     let found = number.parse().ok().and_then(|pid| apps.process(pid));
     // A user that may not use an app does not learn which processes it has.
-    let found = found.filter(|(_, app)| visit.sight().sees("app", &app.name));
+    let found = found.filter(|(_, app)| request.viewer().sees("app", &app.name));
     let Some((process, app)) = found else {
-        let hint = "GET /api/v1/apps/NAME lists those there are.";
+        let hint = "GET /api/v1/apps/NAME lists them.";
         return Err(HttpError::no_such("process", number, hint));
     };
     if !act(apps, process) {
@@ -145,14 +145,13 @@ fn to_process(visit: &AdminRequest, done: &str, act: fn(&Apps, ProcessId) -> boo
             StatusCode::CONFLICT,
             "ERR",
             format!(
-                "Process {number} is in no state to be {done}: GET /api/v1/apps/{} says in \
-                     which.",
+                "Process {number} cannot be {done} in its state: GET /api/v1/apps/{} shows it.",
                 app.name
             ),
         ));
     }
     note(
-        visit,
+        request,
         &app,
         format!("process {process} (pid {number}) was {done}"),
     );
@@ -160,18 +159,18 @@ fn to_process(visit: &AdminRequest, done: &str, act: fn(&Apps, ProcessId) -> boo
 }
 
 /// The application of the address, if one may see it.
-fn find(visit: &AdminRequest) -> Result<Arc<App>, HttpError> {
-    let name = visit.name("name");
-    let found = visit.daemon().apps.find(name);
-    let seen = found.filter(|app| visit.sight().sees("app", &app.name));
+fn find(request: &AdminRequest) -> Result<Arc<App>, HttpError> {
+    let name = request.name("name");
+    let found = request.daemon().apps.find(name);
+    let seen = found.filter(|app| request.viewer().sees("app", &app.name));
     seen.ok_or_else(|| gone(name))
 }
 
 /// The application of the address, if the user may use it.
-fn own(visit: &AdminRequest) -> Result<Arc<App>, HttpError> {
-    let name = visit.name("name");
-    visit.check_label(Label::Thing, name)?;
-    match &visit.user {
+fn own(request: &AdminRequest) -> Result<Arc<App>, HttpError> {
+    let name = request.name("name");
+    request.check_label(Label::Thing, name)?;
+    match &request.user {
         // Whether there is such an app or not.
         Some(user) if !user.may_use("app", name) => Err(HttpError::new(
             StatusCode::FORBIDDEN,
@@ -181,17 +180,17 @@ fn own(visit: &AdminRequest) -> Result<Arc<App>, HttpError> {
                 user.name
             ),
         )),
-        _ => find(visit),
+        _ => find(request),
     }
 }
 
 fn gone(name: &str) -> HttpError {
-    HttpError::no_such("app", name, "GET /api/v1/apps lists those there are.")
+    HttpError::no_such("app", name, "GET /api/v1/apps lists them.")
 }
 
-fn note(visit: &AdminRequest, app: &App, text: String) {
-    let by = Some(visit.by());
-    let events = &visit.daemon().events;
+fn note(request: &AdminRequest, app: &App, text: String) {
+    let by = Some(request.by());
+    let events = &request.daemon().events;
     events.add_app(&app.name, &text, String::new(), by);
 }
 

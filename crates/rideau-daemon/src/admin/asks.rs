@@ -27,14 +27,14 @@ use crate::state::values;
 
 /// A client that is shed and is not told when to come back may do so then.
 const SOON: Duration = Duration::from_secs(1);
-/// What belongs to a lease of a regulator.
+/// The fields of a regulator's lease.
 const LEASE: [&str; 3] = ["ticket", "lead_us", "waited_us"];
-/// What a yes has, by what was asked for.
+/// The fields of a grant, by the kind of ask.
 const TAKEN: &[&str] = &["ticket", "member", "waited_us"];
 const LOCKED: &[&str] = &["ticket", "ordinal", "capacity", "fence", "waited_us"];
-/// What every no has.
+/// The fields of every refusal.
 pub(super) const REFUSED: &[&str] = &["waited_us", "why", "reason", "retry_after_us", "id"];
-/// What an ask that waits in the background has; the time if it is less than it wanted.
+/// The fields of an ask in the background; the time is there if it was shortened.
 pub(super) const AWAITS: &[&str] = &["ticket", "wait_ms"];
 const PLACED: &[&str] = &["ticket", "address", "pid", "waited_us"];
 /// What the answer of an ask for a value in the background has: the ticket of the ask, and the
@@ -48,11 +48,11 @@ const VALUE: &[&str] = &[
     "hops",
     "fence",
 ];
-/// What it has that no value is free.
+/// The fields when no value is free.
 pub(super) const NONE: &[&str] = &["free", "total", "why", "reason", "retry_after_us", "id"];
 const MATCHED: &[&str] = &["ticket", "value", "lead_us", "waited_us"];
 
-/// What can be said with a take.
+/// The body of a take.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Take {
@@ -65,7 +65,7 @@ struct Take {
     is_async: bool,
 }
 
-/// What can be said with a lock.
+/// The body of a lock.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Lock {
@@ -80,7 +80,7 @@ struct Lock {
     is_async: bool,
 }
 
-/// What can be said with an ask or an offer.
+/// The body of an ask or an offer.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Come {
@@ -97,7 +97,7 @@ struct Come {
     is_async: bool,
 }
 
-/// What can be said with an ask that has nothing of its own to say.
+/// The body of an ask without options of its own.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Plain {
@@ -109,27 +109,27 @@ struct Plain {
     is_async: bool,
 }
 
-/// What can be said with a wait for an answer, or for a match's end.
+/// The body of a wait for an answer, or for a match's end.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Await {
     wait_ms: Option<u64>,
 }
 
-pub(super) async fn take(visit: AdminRequest) -> Answer {
-    let said: Take = visit.json()?;
-    let mut words = Words::new("TAKE", visit.name("pool"));
+pub(super) async fn take(request: AdminRequest) -> Answer {
+    let said: Take = request.json()?;
+    let mut words = Words::new("TAKE", request.name("pool"));
     words.number("WAIT", said.wait_ms);
     words.text("FLOW", said.flow);
     words.text("NOTE", said.note);
     words.text("ID", said.id);
     words.flag("ASYNC", said.is_async);
-    ask(&visit, words, TAKEN).await
+    ask(&request, words, TAKEN).await
 }
 
-pub(super) async fn lock(visit: AdminRequest) -> Answer {
-    let said: Lock = visit.json()?;
-    let mut words = Words::new("LOCK", visit.name("key"));
+pub(super) async fn lock(request: AdminRequest) -> Answer {
+    let said: Lock = request.json()?;
+    let mut words = Words::new("LOCK", request.name("key"));
     words.number("PER", said.per);
     words.number("BUCKETS", said.buckets);
     words.number("UNITS", said.units);
@@ -137,20 +137,20 @@ pub(super) async fn lock(visit: AdminRequest) -> Answer {
     words.text("NOTE", said.note);
     words.text("ID", said.id);
     words.flag("ASYNC", said.is_async);
-    ask(&visit, words, LOCKED).await
+    ask(&request, words, LOCKED).await
 }
 
-pub(super) async fn ask_broker(visit: AdminRequest) -> Answer {
-    come(visit, "ASK").await
+pub(super) async fn ask_broker(request: AdminRequest) -> Answer {
+    come(request, "ASK").await
 }
 
-pub(super) async fn offer_broker(visit: AdminRequest) -> Answer {
-    come(visit, "OFFER").await
+pub(super) async fn offer_broker(request: AdminRequest) -> Answer {
+    come(request, "OFFER").await
 }
 
-async fn come(visit: AdminRequest, command: &'static str) -> Answer {
-    let said: Come = visit.json()?;
-    let mut words = Words::new(command, visit.name("broker"));
+async fn come(request: AdminRequest, command: &'static str) -> Answer {
+    let said: Come = request.json()?;
+    let mut words = Words::new(command, request.name("broker"));
     words.text("VALUE", said.value);
     words.text("FLOW", said.flow);
     words.number("WAIT", said.wait_ms);
@@ -158,48 +158,48 @@ async fn come(visit: AdminRequest, command: &'static str) -> Answer {
     words.text("ID", said.id);
     words.flag("ASYNC", said.is_async);
     words.flag("NB", said.now);
-    ask(&visit, words, MATCHED).await
+    ask(&request, words, MATCHED).await
 }
 
 /// The answer of an ask that waits in the background. Of a match that was answered at
 /// once it is the end, as [`wait_end`] tells it.
-pub(super) async fn wait(visit: AdminRequest) -> Answer {
-    let ticket = Ticket::parse(visit.name("ticket").as_bytes());
+pub(super) async fn wait(request: AdminRequest) -> Answer {
+    let ticket = Ticket::parse(request.name("ticket").as_bytes());
     let is_match = |ticket: Ticket| {
-        let lease_table = &visit.daemon().lease_table;
+        let lease_table = &request.daemon().lease_table;
         let is_held = |thing: &mut LeaseEntry| matches!(thing, LeaseEntry::Held(Grant::Match(_)));
-        lease_table.look(ticket, visit.scope(), is_held) == Ok(true)
+        lease_table.look(ticket, request.scope(), is_held) == Ok(true)
     };
     let command = match ticket.is_some_and(is_match) {
         true => "AWAIT.END",
         false => "AWAIT",
     };
-    wait_for(visit, command).await
+    wait_for(request, command).await
 }
 
 /// Ask a regulator for a lease.
-pub(super) async fn lease(visit: AdminRequest) -> Answer {
-    let words = plain(&visit, "REG.ASK", "regulator")?;
-    ask(&visit, words, &LEASE).await
+pub(super) async fn lease(request: AdminRequest) -> Answer {
+    let words = plain(&request, "REG.ASK", "regulator")?;
+    ask(&request, words, &LEASE).await
 }
 
 /// Ask to keep a lease of a regulator.
-pub(super) async fn keep(visit: AdminRequest) -> Answer {
-    let words = Words::new("REG.CONTINUE", visit.name("ticket"));
-    let (reply, retry_after) = run(&visit, &words).await?;
+pub(super) async fn keep(request: AdminRequest) -> Answer {
+    let words = Words::new("REG.CONTINUE", request.name("ticket"));
+    let (reply, retry_after) = run(&request, &words).await?;
     told(&reply, &LEASE, retry_after)
 }
 
 /// Have a place in a process of an application.
-pub(super) async fn place(visit: AdminRequest) -> Answer {
-    let words = plain(&visit, "APP.GET", "app")?;
-    ask(&visit, words, PLACED).await
+pub(super) async fn place(request: AdminRequest) -> Answer {
+    let words = plain(&request, "APP.GET", "app")?;
+    ask(&request, words, PLACED).await
 }
 
 /// The words of an ask that has nothing of its own to say.
-fn plain(visit: &AdminRequest, command: &str, name: &str) -> Result<Words, HttpError> {
-    let said: Plain = visit.json()?;
-    let mut words = Words::new(command, visit.name(name));
+fn plain(request: &AdminRequest, command: &str, name: &str) -> Result<Words, HttpError> {
+    let said: Plain = request.json()?;
+    let mut words = Words::new(command, request.name(name));
     words.number("WAIT", said.wait_ms);
     words.text("NOTE", said.note);
     words.text("ID", said.id);
@@ -208,20 +208,20 @@ fn plain(visit: &AdminRequest, command: &str, name: &str) -> Result<Words, HttpE
 }
 
 /// Wait for the other party's end of a match.
-pub(super) async fn wait_end(visit: AdminRequest) -> Answer {
-    wait_for(visit, "AWAIT.END").await
+pub(super) async fn wait_end(request: AdminRequest) -> Answer {
+    wait_for(request, "AWAIT.END").await
 }
 
-async fn wait_for(visit: AdminRequest, command: &str) -> Answer {
-    let said: Await = visit.json()?;
-    let mut words = Words::new(command, visit.name("ticket"));
+async fn wait_for(request: AdminRequest, command: &str) -> Answer {
+    let said: Await = request.json()?;
+    let mut words = Words::new(command, request.name("ticket"));
     words.0.extend(said.wait_ms.map(|wait| wait.to_string()));
-    let (reply, more) = run(&visit, &words).await?;
-    let ticket = Ticket::parse(visit.name("ticket").as_bytes());
+    let (reply, more) = run(&request, &words).await?;
+    let ticket = Ticket::parse(request.name("ticket").as_bytes());
     told(&reply, names_of(ticket), more)
 }
 
-/// What a yes of such a ticket has.
+/// The fields of a grant with this kind of ticket.
 fn names_of(ticket: Option<Ticket>) -> &'static [&'static str] {
     match ticket.map(|ticket| ticket.kind) {
         Some(TicketKind::Member) => TAKEN,
@@ -235,24 +235,24 @@ fn names_of(ticket: Option<Ticket>) -> &'static [&'static str] {
 }
 
 /// Give up an ask in the background. Says whether it still waited.
-pub(super) async fn cancel(visit: AdminRequest) -> Answer {
-    let ticket = ticket_of(visit.name("ticket"))?;
-    let lease_table = &visit.daemon().lease_table;
+pub(super) async fn cancel(request: AdminRequest) -> Answer {
+    let ticket = ticket_of(request.name("ticket"))?;
+    let lease_table = &request.daemon().lease_table;
     let is_asked = |thing: &mut LeaseEntry| matches!(thing, LeaseEntry::Asked(_));
     // What was granted is given back by its ticket, and not by mistake.
-    let waits = lease_table.look(ticket, visit.scope(), is_asked) == Ok(true);
+    let waits = lease_table.look(ticket, request.scope(), is_asked) == Ok(true);
     if !waits {
         return ok(&json!({ "is_cancelled": false }));
     }
-    let words = Words::new("CANCEL", visit.name("ticket"));
-    let (reply, _) = run(&visit, &words).await?;
+    let words = Words::new("CANCEL", request.name("ticket"));
+    let (reply, _) = run(&request, &words).await?;
     match reply {
         Value::Error(text) => Err(HttpError::of_executed(&text)),
         reply => ok(&json!({ "is_cancelled": reply == Value::Integer(1) })),
     }
 }
 
-/// What is known of an answer besides what it says.
+/// Details of an answer besides its fields.
 #[derive(Default)]
 struct Told {
     /// When to ask again.
@@ -301,39 +301,39 @@ impl Words {
     }
 }
 
-async fn ask(visit: &AdminRequest, words: Words, names: &[&str]) -> Answer {
-    if visit.daemon().is_draining() {
+async fn ask(request: &AdminRequest, words: Words, names: &[&str]) -> Answer {
+    if request.daemon().is_draining() {
         return Err(HttpError::draining());
     }
-    let (reply, more) = run(visit, &words).await?;
+    let (reply, more) = run(request, &words).await?;
     told(&reply, names, more)
 }
 
 /// Execute a command within the request's session. Says what was answered, and
 /// what is known besides.
-async fn run(visit: &AdminRequest, words: &Words) -> Result<(Value, Told), HttpError> {
-    execute(visit, words, Guest::enter(visit)?).await
+async fn run(request: &AdminRequest, words: &Words) -> Result<(Value, Told), HttpError> {
+    execute(request, words, Guest::enter(request)?).await
 }
 
 /// Execute a command about values, which needs no session.
-pub(super) async fn run_values(visit: &AdminRequest, words: &Words) -> Result<Value, HttpError> {
-    let mut guest = match &visit.session {
-        Some(_) => Guest::enter(visit)?,
-        None => Guest::alone(visit),
+pub(super) async fn run_values(request: &AdminRequest, words: &Words) -> Result<Value, HttpError> {
+    let mut guest = match &request.session {
+        Some(_) => Guest::enter(request)?,
+        None => Guest::alone(request),
     };
     // Maps are told from lists.
     guest.client.protocol = Protocol::Resp3;
-    let (reply, _) = execute(visit, words, guest).await?;
+    let (reply, _) = execute(request, words, guest).await?;
     Ok(reply)
 }
 
 async fn execute(
-    visit: &AdminRequest,
+    request: &AdminRequest,
     words: &Words,
     mut guest: Guest,
 ) -> Result<(Value, Told), HttpError> {
     let bytes = words.bytes();
-    let daemon = Arc::clone(visit.daemon());
+    let daemon = Arc::clone(request.daemon());
     daemon.counts.commands.fetch_add(1, Ordering::Relaxed);
     let step = {
         let mut parser = RequestParser::default();
@@ -382,7 +382,10 @@ fn told(reply: &Value, names: &[&str], more: Told) -> Answer {
         _ => &[],
     };
     let Some((Value::Bulk(word), rest)) = parts.split_first() else {
-        return Err(HttpError::wrong("There is no answer to that."));
+        return Err(HttpError::wrong(
+            "The server gave an answer of an unknown form: please report \
+            it.",
+        ));
     };
     let word = String::from_utf8_lossy(word).into_owned();
     let names = match word.as_str() {

@@ -27,11 +27,11 @@ const KNOWN_FOR: Duration = Duration::from_secs(60);
 /// This many are known at a time.
 const KNOWN_MAX: usize = 1024;
 
-/// Who makes a request: no user where there are none.
+/// The user of a request; none if there are no users.
 #[derive(Clone, Default)]
 pub(super) struct Identity {
     pub(super) user: Option<Arc<User>>,
-    /// What its password was known by, if it came with one.
+    /// The fingerprint of its password, if it came with one.
     pub(super) password: Option<Fingerprint>,
 }
 
@@ -151,8 +151,8 @@ fn check_host(headers: &HeaderMap) -> Result<(), HttpError> {
         StatusCode::MISDIRECTED_REQUEST,
         "NOPERM",
         format!(
-            "This server listens on loopback only, and {host:?} is no name of it: use localhost \
-             or an address."
+            "This server listens on loopback only, and {host:?} is not one of its names: use \
+             localhost or an address."
         ),
     ))
 }
@@ -203,7 +203,7 @@ pub(super) struct Known {
 struct Checked {
     user: User,
     at: Instant,
-    /// What the right one was known by then: a file may say something else now.
+    /// The fingerprint of the right password then: the file may have changed since.
     password: Fingerprint,
 }
 
@@ -389,7 +389,7 @@ fn base64(text: &[u8]) -> Option<Vec<u8>> {
     (count < 6).then_some(out)
 }
 
-/// What every answer says to browsers.
+/// Adds the security headers of every answer.
 pub(super) async fn secure(mut response: Response) -> Response {
     let all = [
         (

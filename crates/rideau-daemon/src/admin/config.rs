@@ -24,20 +24,20 @@ struct Rollback {
 }
 
 /// Every key that counts.
-pub(super) async fn show(visit: AdminRequest) -> Answer {
-    let rows = visit.daemon().config.load().rows();
-    let sight = visit.sight();
+pub(super) async fn show(request: AdminRequest) -> Answer {
+    let rows = request.daemon().config.load().rows();
+    let viewer = request.viewer();
     let rows = rows
         .into_iter()
-        .filter(|(key, _)| sight.sees_path(key))
+        .filter(|(key, _)| viewer.sees_path(key))
         .map(|(key, value)| json!({ "key": key, "value": value }));
     ok(&json!({ "rows": rows.collect::<Vec<_>>() }))
 }
 
 /// The configs that counted, the newest first.
-pub(super) async fn history(visit: AdminRequest) -> Answer {
-    visit.sees_all("the whole config")?;
-    let all = visit.daemon().settings.history();
+pub(super) async fn history(request: AdminRequest) -> Answer {
+    request.sees_all("the whole config")?;
+    let all = request.daemon().settings.history();
     let versions = all.iter().map(|version| {
         let at = version.at.duration_since(UNIX_EPOCH).unwrap_or_default();
         json!({
@@ -50,32 +50,32 @@ pub(super) async fn history(visit: AdminRequest) -> Answer {
     ok(&json!({ "versions": versions.collect::<Vec<_>>() }))
 }
 
-/// What is wrong with the config in the body.
-pub(super) async fn check(visit: AdminRequest) -> Answer {
-    visit.sees_all("the whole config")?;
-    let checked = with_text(&visit, |daemon, text, _| daemon.check(text)).await?;
+/// Checks the config in the body.
+pub(super) async fn check(request: AdminRequest) -> Answer {
+    request.sees_all("the whole config")?;
+    let checked = with_text(&request, |daemon, text, _| daemon.check(text)).await?;
     match checked {
         Ok((_, faults)) => Ok(verdict(true, &faults)),
         Err(why) => refused(why),
     }
 }
 
-/// What the config in the body would change.
-pub(super) async fn plan(visit: AdminRequest) -> Answer {
-    visit.sees_all("the whole config")?;
-    let planned = with_text(&visit, |daemon, text, _| daemon.plan(text)).await?;
+/// Plans the config in the body.
+pub(super) async fn plan(request: AdminRequest) -> Answer {
+    request.sees_all("the whole config")?;
+    let planned = with_text(&request, |daemon, text, _| daemon.plan(text)).await?;
     changed(planned)
 }
 
 /// Make the config in the body count.
-pub(super) async fn apply(visit: AdminRequest) -> Answer {
-    visit.sees_all("the whole config")?;
-    let applied = with_text(&visit, |daemon, text, by| daemon.apply(text, by)).await?;
-    written(visit.daemon(), &applied).await?;
+pub(super) async fn apply(request: AdminRequest) -> Answer {
+    request.sees_all("the whole config")?;
+    let applied = with_text(&request, |daemon, text, by| daemon.apply(text, by)).await?;
+    written(request.daemon(), &applied).await?;
     changed(applied)
 }
 
-/// What ranges were told is told when it is written down.
+/// Answers when the changes of ranges are stored.
 async fn written(daemon: &Daemon, plan: &Result<Plan, Unchanged>) -> Result<(), HttpError> {
     if plan.as_ref().is_ok_and(Plan::is_about_ranges) {
         let safe = daemon.values.ranges.logged().await;
@@ -85,17 +85,17 @@ async fn written(daemon: &Daemon, plan: &Result<Plan, Unchanged>) -> Result<(), 
 }
 
 /// Go back to a version of the history, or to the one before this.
-pub(super) async fn rollback(visit: AdminRequest) -> Answer {
-    visit.sees_all("the whole config")?;
-    let said: Rollback = visit.json()?;
-    let daemon = Arc::clone(visit.daemon());
-    let by = visit.by().to_owned();
+pub(super) async fn rollback(request: AdminRequest) -> Answer {
+    request.sees_all("the whole config")?;
+    let said: Rollback = request.json()?;
+    let daemon = Arc::clone(request.daemon());
+    let by = request.by().to_owned();
     let back = away(move || daemon.rollback(said.version, &by)).await?;
-    written(visit.daemon(), &back).await?;
+    written(request.daemon(), &back).await?;
     changed(back)
 }
 
-/// What a change came to.
+/// The answer for a change.
 pub(super) fn changed(plan: Result<Plan, Unchanged>) -> Answer {
     match plan {
         Ok(plan) => ok(&shown(&plan)),
@@ -116,14 +116,14 @@ fn refused(why: Unchanged) -> Answer {
 /// Do something with the config in the body, on a thread that may look at the
 /// files that it names and wait for other changes.
 async fn with_text<T: Send + 'static>(
-    visit: &AdminRequest,
+    request: &AdminRequest,
     work: impl FnOnce(&Arc<Daemon>, &str, &str) -> T + Send + 'static,
 ) -> Result<T, HttpError> {
-    let Ok(text) = String::from_utf8(visit.body.bytes().to_vec()) else {
+    let Ok(text) = String::from_utf8(request.body.bytes().to_vec()) else {
         return Err(HttpError::wrong("A config is TOML in UTF-8."));
     };
-    let daemon = Arc::clone(visit.daemon());
-    let by = visit.by().to_owned();
+    let daemon = Arc::clone(request.daemon());
+    let by = request.by().to_owned();
     away(move || work(&daemon, &text, &by)).await
 }
 

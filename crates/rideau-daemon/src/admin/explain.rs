@@ -7,13 +7,13 @@ use super::request::AdminRequest;
 use crate::view::explain;
 
 /// Explain a refusal, a ticket, a connection, a place or a key.
-pub(super) async fn explain(visit: AdminRequest) -> Answer {
-    away(move || explained(&visit)).await?
+pub(super) async fn explain(request: AdminRequest) -> Answer {
+    away(move || explained(&request)).await?
 }
 
-fn explained(visit: &AdminRequest) -> Answer {
-    let id = visit.name("id");
-    let Some(found) = explain::explain(visit.daemon(), id, visit.sight()) else {
+fn explained(request: &AdminRequest) -> Answer {
+    let id = request.name("id");
+    let Some(found) = explain::explain(request.daemon(), id, request.viewer()) else {
         let hint = "explain takes the id of a refusal (d-…), a ticket, a session, the number of \
                     a connection, or the name of a pool, a broker, a regulator or a key.";
         return Err(HttpError::no_such("thing", id, hint));

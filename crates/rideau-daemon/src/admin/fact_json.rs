@@ -43,7 +43,7 @@ fn fact_json(value: Fact<'_>, key: &str) -> Value {
     }
 }
 
-/// What became of the asks that came.
+/// The outcomes of asks.
 fn tally(tally: &Tally) -> Value {
     let refused = Reason::ALL.into_iter();
     let refused = refused.map(|reason| (reason.word(), tally.shed[reason.index()]));

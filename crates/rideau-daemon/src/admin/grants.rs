@@ -40,26 +40,26 @@ struct Done {
     payload: Option<String>,
 }
 
-pub(super) async fn open(visit: AdminRequest) -> Answer {
-    let said: Open = visit.json()?;
+pub(super) async fn open(request: AdminRequest) -> Answer {
+    let said: Open = request.json()?;
     let ttl = said.ttl_ms.unwrap_or(TTL);
     if !(1..=TTL_MAX).contains(&ttl) || said.grace_ms.is_some_and(|ms| ms > TTL_MAX) {
         return Err(HttpError::wrong(format!(
-            "ttl_ms wants 1 to {TTL_MAX}, and grace_ms 0 to {TTL_MAX}."
+            "ttl_ms takes 1 to {TTL_MAX}, and grace_ms 0 to {TTL_MAX}."
         )));
     }
-    visit.check_label(Label::Session, &said.name)?;
-    let daemon = visit.daemon();
+    request.check_label(Label::Session, &said.name)?;
+    let daemon = request.daemon();
     if daemon.is_draining() {
         return Err(HttpError::draining());
     }
     let config = daemon.config.load_full();
     let most = config.limits.sessions_max;
-    let counted = visit.count(Quota::Sessions).inspect_err(|_| {
+    let counted = request.count(Quota::Sessions).inspect_err(|_| {
         let refused = &daemon.counts.sessions_refused;
         refused.fetch_add(1, Ordering::Relaxed);
     })?;
-    let user: Arc<str> = visit.by().into();
+    let user: Arc<str> = request.by().into();
     let (span, grace) = (
         Duration::from_millis(ttl),
         said.grace_ms.map(Duration::from_millis),
@@ -85,27 +85,27 @@ pub(super) async fn open(visit: AdminRequest) -> Answer {
             let refused = &daemon.counts.sessions_refused;
             refused.fetch_add(1, Ordering::Relaxed);
             Err(HttpError::of_command(&format!(
-                "BUSY There are {most} sessions, as many as limits.sessions_max allows."
+                "BUSY limits.sessions_max ({most}) reached: close some sessions or raise it."
             )))
         }
     }
 }
 
-pub(super) async fn renew(visit: AdminRequest) -> Answer {
-    let id = visit.name("id");
+pub(super) async fn renew(request: AdminRequest) -> Answer {
+    let id = request.name("id");
     let session = session_of(id)?;
-    let renewed = visit.daemon().sessions.renew(session, visit.by());
+    let renewed = request.daemon().sessions.renew(session, request.by());
     let ttl = renewed.ok_or_else(|| no_session(id))?;
     ok(&json!({ "id": id, "ttl_ms": ttl.map(|ttl| ttl.as_millis() as u64) }))
 }
 
-pub(super) async fn close(visit: AdminRequest) -> Answer {
-    let id = visit.name("id");
+pub(super) async fn close(request: AdminRequest) -> Answer {
+    let id = request.name("id");
     let session = session_of(id)?;
-    let daemon = visit.daemon();
-    let closed = daemon.sessions.close(session, visit.scope());
+    let daemon = request.daemon();
+    let closed = daemon.sessions.close(session, request.scope());
     let row = closed.ok_or_else(|| no_session(id))?;
-    let why = match visit.query.find("fail") {
+    let why = match request.query.find("fail") {
         Some(_) => EndReason::Broken,
         None => EndReason::Quit,
     };
@@ -113,38 +113,38 @@ pub(super) async fn close(visit: AdminRequest) -> Answer {
     ok(&json!({ "released": released }))
 }
 
-pub(super) async fn release(visit: AdminRequest) -> Answer {
-    if visit.name("ticket").starts_with("v-") {
-        return values::release_ticket(&visit).await;
+pub(super) async fn release(request: AdminRequest) -> Answer {
+    if request.name("ticket").starts_with("v-") {
+        return values::release_ticket(&request).await;
     }
-    let ticket = ticket_of(visit.name("ticket"))?;
-    let reason = visit.query.find("fail");
-    visit.check_label(Label::Reason, reason.unwrap_or_default())?;
+    let ticket = ticket_of(request.name("ticket"))?;
+    let reason = request.query.find("fail");
+    request.check_label(Label::Reason, reason.unwrap_or_default())?;
     let why = match reason {
         Some(_) => EndReason::Failed,
         None => EndReason::Released,
     };
-    let released = visit.daemon().release(ticket, visit.scope(), why);
+    let released = request.daemon().release(ticket, request.scope(), why);
     released.map_err(|gone| gone_text(ticket, gone))?;
     if let Some(reason) = reason.filter(|reason| !reason.is_empty()) {
         let text = format!("{ticket:?} was released as failed: {reason}");
-        let by = visit.by();
-        visit.daemon().events.add("client", by, text, Some(by));
+        let by = request.by();
+        request.daemon().events.add("client", by, text, Some(by));
     }
     ok(&json!({ "outcome": "ok" }))
 }
 
 /// End a match; the other party gets the payload.
-pub(super) async fn done(visit: AdminRequest) -> Answer {
-    let said: Done = visit.json()?;
-    let ticket = ticket_of(visit.name("ticket"))?;
+pub(super) async fn done(request: AdminRequest) -> Answer {
+    let said: Done = request.json()?;
+    let ticket = ticket_of(request.name("ticket"))?;
     if ticket.kind != TicketKind::Match {
         return Err(HttpError::of_command(
-            "WRONGTYPE This is no match: end it with DELETE /v1/grants/{ticket}.",
+            "WRONGTYPE This is not a match: end it with DELETE /v1/grants/{ticket}.",
         ));
     }
-    let lease_table = &visit.daemon().lease_table;
-    let taken = lease_table.take(ticket, visit.scope(), EndReason::Released);
+    let lease_table = &request.daemon().lease_table;
+    let taken = lease_table.take(ticket, request.scope(), EndReason::Released);
     let taken = taken.map_err(|gone| gone_text(ticket, gone))?;
     if let Some(Grant::Match(held_match)) = taken.thing.into_grant() {
         held_match.done(said.payload.map(String::into_bytes));

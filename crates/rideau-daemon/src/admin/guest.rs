@@ -29,19 +29,19 @@ pub(super) struct Guest {
 }
 
 impl Guest {
-    pub(super) fn enter(visit: &AdminRequest) -> Result<Self, HttpError> {
-        let Some(id) = &visit.session else {
+    pub(super) fn enter(request: &AdminRequest) -> Result<Self, HttpError> {
+        let Some(id) = &request.session else {
             return Err(HttpError::wrong(
                 "Asks belong to a session: POST /v1/sessions opens one, and its id goes into the \
                  header Rideau-Session.",
             ));
         };
         let session = session_of(id)?;
-        let daemon = visit.daemon();
-        let row = daemon.sessions.attach(session, visit.by());
+        let daemon = request.daemon();
+        let row = daemon.sessions.attach(session, request.by());
         let row = row.ok_or_else(|| no_session(id))?;
         let mut client = client(daemon, &row.card, row.holder, Some(row.ticket));
-        become_visitor(&mut client, visit);
+        become_visitor(&mut client, request);
         client.session = Some((session, row.holder));
         Ok(Self {
             client,
@@ -50,17 +50,17 @@ impl Guest {
     }
 
     /// A client that is in no session, and holds nothing by itself.
-    pub(super) fn alone(visit: &AdminRequest) -> Self {
-        let daemon = visit.daemon();
+    pub(super) fn alone(request: &AdminRequest) -> Self {
+        let daemon = request.daemon();
         let card = Arc::new(Holder {
             name: Mutex::new("http".into()),
-            user: visit.by().into(),
+            user: request.by().into(),
             session: None,
             connection: None,
         });
         let holder = daemon.lease_table.open(Arc::clone(&card));
         let mut client = client(daemon, &card, holder, None);
-        become_visitor(&mut client, visit);
+        become_visitor(&mut client, request);
         Self {
             client,
             session: None,
@@ -131,10 +131,10 @@ impl Drop for Guest {
 }
 
 /// Make the client the user that makes the request, with what was known of it then.
-fn become_visitor(client: &mut Client, visit: &AdminRequest) {
-    client.user.clone_from(&visit.user);
-    client.password = visit.password;
-    client.generation = visit.generation;
+fn become_visitor(client: &mut Client, request: &AdminRequest) {
+    client.user.clone_from(&request.user);
+    client.password = request.password;
+    client.generation = request.generation;
 }
 
 /// A client as commands want one. It is in no list: the session is the holder,

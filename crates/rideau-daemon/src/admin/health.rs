@@ -13,11 +13,11 @@ pub(super) async fn alive(_visit: AdminRequest) -> Answer {
 }
 
 /// Whether to send clients here.
-pub(super) async fn ready(visit: AdminRequest) -> Answer {
-    if visit.daemon().is_draining() {
+pub(super) async fn ready(request: AdminRequest) -> Answer {
+    if request.daemon().is_draining() {
         return Ok(word(StatusCode::SERVICE_UNAVAILABLE, "draining"));
     }
-    if let Some(failed) = visit.daemon().values.ranges.failed() {
+    if let Some(failed) = request.daemon().values.ranges.failed() {
         let text = format!("store failed: {failed}");
         return Ok(word(StatusCode::SERVICE_UNAVAILABLE, &text));
     }
@@ -35,13 +35,13 @@ pub(super) fn full(why: &str) -> Response {
 }
 
 /// All numbers, for Prometheus.
-pub(super) async fn metrics(visit: AdminRequest) -> Answer {
-    visit.sees_all("the numbers of everything")?;
-    let limits = visit.admin.limits().to_vec();
-    let daemon = visit.daemon().clone();
+pub(super) async fn metrics(request: AdminRequest) -> Answer {
+    request.sees_all("the numbers of everything")?;
+    let limits = request.admin.limits().to_vec();
+    let daemon = request.daemon().clone();
     daemon.apps.look_at_all_usage().await;
     // With many keys it takes a while, and no other task is to wait for that.
-    let form = metrics::Form::accepted(&visit.accept);
+    let form = metrics::Form::accepted(&request.accept);
     let text = away(move || metrics::render(&daemon, limits, form)).await?;
     let kind = [
         (header::CONTENT_TYPE, form.content_type()),

@@ -1,4 +1,4 @@
-//! What happens now, for as long as a client watches, and what happened lately.
+//! Streams of samples and events, and their recent history.
 
 use std::convert::Infallible;
 use std::pin::pin;
@@ -32,23 +32,23 @@ const SERIES_MAX: usize = 64;
 const LOOK: Duration = Duration::from_secs(1);
 
 /// Every sample, once in a step.
-pub(super) async fn stream(visit: AdminRequest) -> Answer {
-    let seat = Seat::take(visit, "show")?;
-    let mut samples = seat.visit.admin.history.watch();
+pub(super) async fn stream(request: AdminRequest) -> Answer {
+    let watcher = Watcher::take(request, "show")?;
+    let mut samples = watcher.request.admin.history.watch();
     // The one there is comes at once.
     samples.mark_changed();
-    let events = unfold(Some((samples, seat)), |state| async move {
-        let (mut samples, mut seat) = state?;
+    let events = unfold(Some((samples, watcher)), |state| async move {
+        let (mut samples, mut watcher) = state?;
         loop {
-            let changed = seat.next(samples.changed()).await;
+            let changed = watcher.next(samples.changed()).await;
             match changed {
                 Err(denied) => return Some((denied, None)),
                 Ok(changed) => changed.ok()?,
             }
             let sample = Arc::clone(&samples.borrow_and_update());
             if sample.at_ms > 0 {
-                let told = event("sample", None, &sample.json(seat.visit.sight()));
-                return Some((told, Some((samples, seat))));
+                let told = event("sample", None, &sample.json(watcher.request.viewer()));
+                return Some((told, Some((samples, watcher))));
             }
         }
     });
@@ -56,74 +56,77 @@ pub(super) async fn stream(visit: AdminRequest) -> Answer {
 }
 
 /// Every event; with `?last=`, first that many of those before.
-pub(super) async fn events(visit: AdminRequest) -> Answer {
-    let last = match visit.query.find("last") {
-        Some(_) => visit.number("last", 0, 1024)?,
+pub(super) async fn events(request: AdminRequest) -> Answer {
+    let last = match request.query.find("last") {
+        Some(_) => request.number("last", 0, 1024)?,
         None => 0,
     };
-    let seat = Seat::take(visit, "subscribe")?;
-    let events = &seat.visit.daemon().events;
+    let watcher = Watcher::take(request, "subscribe")?;
+    let events = &watcher.request.daemon().events;
     let news = events.watch();
     let before = events.newest(last);
     let newest = before.first().map_or(0, |event| event.serial);
     // The oldest is told first, so it is the last of the list.
-    let state = Some((before, newest, news, seat));
+    let state = Some((before, newest, news, watcher));
     let told = unfold(state, |state| async move {
-        let (mut before, newest, mut news, mut seat) = state?;
+        let (mut before, newest, mut news, mut watcher) = state?;
         loop {
             let next = match before.pop() {
-                Some(next) => seat.next(async { Ok(next) }).await,
-                None => match seat.next(news.recv()).await {
+                Some(next) => watcher.next(async { Ok(next) }).await,
+                None => match watcher.next(news.recv()).await {
                     Ok(Ok(next)) if next.serial <= newest => continue,
                     next => next,
                 },
             };
-            let sight = seat.visit.sight();
+            let viewer = watcher.request.viewer();
             let told = match next {
                 Err(denied) => return Some((denied, None)),
-                Ok(Ok(next)) if !sight.sees_event(next.kind, &next.name) => continue,
-                Ok(Ok(next)) => event("event", Some(next.serial), &sight.json_of(&next)),
+                Ok(Ok(next)) if !viewer.sees_event(next.kind, &next.name) => continue,
+                Ok(Ok(next)) => event("event", Some(next.serial), &viewer.json_of(&next)),
                 Ok(Err(RecvError::Lagged(missed))) => {
                     event("missed", None, &json!({ "missed": missed }))
                 }
                 Ok(Err(RecvError::Closed)) => return None,
             };
-            return Some((told, Some((before, newest, news, seat))));
+            return Some((told, Some((before, newest, news, watcher))));
         }
     });
     Ok(served(told))
 }
 
-/// A seat among the clients that watch. What its user may see is looked up for each
+/// One of the clients that watch. What its user may see is looked up for each
 /// event, and at least every second.
-struct Seat {
-    visit: AdminRequest,
+struct Watcher {
+    request: AdminRequest,
     right: &'static str,
     look: Interval,
     _permit: OwnedSemaphorePermit,
     _counted: Counted,
 }
 
-impl Seat {
-    fn take(visit: AdminRequest, right: &'static str) -> Result<Self, HttpError> {
-        let admin = &visit.admin;
+impl Watcher {
+    fn take(request: AdminRequest, right: &'static str) -> Result<Self, HttpError> {
+        let admin = &request.admin;
         let permit = Arc::clone(&admin.watchers).try_acquire_owned();
         let permit = permit.map_err(|_| {
             admin.counts.watchers.fetch_add(1, Ordering::Relaxed);
             HttpError::new(
                 StatusCode::SERVICE_UNAVAILABLE,
                 "BUSY",
-                format!("{WATCHERS_MAX} watch already, as many as may: close one of them."),
+                format!(
+                    "{WATCHERS_MAX} streams are open, the most that may be: close one of \
+                    them."
+                ),
             )
         })?;
         let mut look = interval(LOOK);
         look.set_missed_tick_behavior(MissedTickBehavior::Delay);
         Ok(Self {
-            _counted: visit.count(Quota::Streams)?,
+            _counted: request.count(Quota::Streams)?,
             right,
             look,
             _permit: permit,
-            visit,
+            request,
         })
     }
 
@@ -138,8 +141,8 @@ impl Seat {
                 _ = self.look.tick() => None,
             };
             self.follow().map_err(|no| {
-                let logins = &self.visit.daemon().logins;
-                logins.denied(self.visit.by(), self.right, &no.text);
+                let logins = &self.request.daemon().logins;
+                logins.denied(self.request.by(), self.right, &no.text);
                 let said = json!({ "error": no.text, "code": no.code });
                 event("denied", None, &said)
             })?;
@@ -151,8 +154,8 @@ impl Seat {
 
     /// Follow a change of its user and of what it may do.
     fn follow(&mut self) -> Result<(), HttpError> {
-        if self.visit.follow()?
-            && let Some(user) = &self.visit.user
+        if self.request.follow()?
+            && let Some(user) = &self.request.user
             && !user.may(self.right)
         {
             return Err(HttpError::of_command(&format!(
@@ -180,18 +183,18 @@ fn served(events: impl Stream<Item = Told> + Send + 'static) -> axum::response::
 }
 
 /// The last values of some series: `?series=pool.pg-1.held,server.waiting&span=10m`.
-pub(super) async fn history(visit: AdminRequest) -> Answer {
-    let history = &visit.admin.history;
-    let Some(wanted) = visit.query.find("series") else {
+pub(super) async fn history(request: AdminRequest) -> Answer {
+    let history = &request.admin.history;
+    let Some(wanted) = request.query.find("series") else {
         let mut names = history.names();
-        names.retain(|name| sees_series(&visit, name));
-        return ok(&json!({ "names": names, "series": {}, "step_ms": step_ms(&visit) }));
+        names.retain(|name| sees_series(&request, name));
+        return ok(&json!({ "names": names, "series": {}, "step_ms": step_ms(&request) }));
     };
-    let span = read_span(visit.query.find("span").unwrap_or("10m"));
+    let span = read_span(request.query.find("span").unwrap_or("10m"));
     let span = span.map_err(|why| HttpError::wrong(format!("span: {why}.")))?;
     let mut series = Map::new();
     for name in wanted.split(',').take(SERIES_MAX) {
-        let seen = Some(name).filter(|name| sees_series(&visit, name));
+        let seen = Some(name).filter(|name| sees_series(&request, name));
         let Some(values) = seen.and_then(|name| history.values(name, span)) else {
             let hint = "GET /api/v1/history without series lists their names.";
             return Err(HttpError::no_such("series", name, hint));
@@ -199,16 +202,16 @@ pub(super) async fn history(visit: AdminRequest) -> Answer {
         let pairs = values.into_iter().map(|(at, value)| json!([at, value]));
         series.insert(name.into(), pairs.collect());
     }
-    ok(&json!({ "names": [], "series": series, "step_ms": step_ms(&visit) }))
+    ok(&json!({ "names": [], "series": series, "step_ms": step_ms(&request) }))
 }
 
 /// Whether one may know the name in `pool.pg-1.held`.
-fn sees_series(visit: &AdminRequest, series: &str) -> bool {
+fn sees_series(request: &AdminRequest, series: &str) -> bool {
     let of = series.rsplit_once('.').map_or(series, |(of, _)| of);
     let named = of.split_once('.');
-    named.is_none_or(|(kind, name)| visit.sight().sees(kind, name))
+    named.is_none_or(|(kind, name)| request.viewer().sees(kind, name))
 }
 
-fn step_ms(visit: &AdminRequest) -> u64 {
-    visit.admin.history.step().as_millis() as u64
+fn step_ms(request: &AdminRequest) -> u64 {
+    request.admin.history.step().as_millis() as u64
 }

@@ -8,8 +8,8 @@ use super::request::AdminRequest;
 use super::route::{Method, Needs, Route};
 use super::shapes;
 
-pub(super) async fn show(visit: AdminRequest) -> Answer {
-    ok(&document(visit.admin.routes))
+pub(super) async fn show(request: AdminRequest) -> Answer {
+    ok(&document(request.admin.routes))
 }
 
 fn document(routes: &[Route]) -> Value {
@@ -24,10 +24,10 @@ fn document(routes: &[Route]) -> Value {
         "info": {
             "title": "Rideau",
             "version": env!("CARGO_PKG_VERSION"),
-            "description": "Pools, brokers, regulators, locks, ranges and applications. A no is an \
-                answer: asks say 200 for go, 409 for full, 408 for a wait that ended, 503 with \
-                Retry-After for shed. Mistakes have the body {\"error\": sentence, \
-                \"code\": word}.",
+            "description": "Pools, brokers, regulators, locks, ranges and applications. A refusal \
+             is an answer: an ask answers 200 for go, 409 for full, 408 for a wait that ended, 503 \
+             with Retry-After for shed. Errors have the body {\"error\": sentence, \"code\": \
+             word}.",
         },
         "tags": TAGS.map(|(name, about, _)| json!({ "name": name, "description": about })),
         "paths": paths,
@@ -93,7 +93,7 @@ const TAGS: [(&str, &str, &[&str]); 10] = [
     ("server", "Health, numbers and pages", &[]),
 ];
 
-/// What a route is about.
+/// The tag of a route.
 fn tag(route: &Route) -> &'static str {
     let first = parts(route).first().copied().unwrap_or_default();
     let found = TAGS.iter().find(|(_, _, parts)| parts.contains(&first));
@@ -110,7 +110,7 @@ fn parts(route: &Route) -> Vec<&'static str> {
     parts.filter(|part| !part.starts_with('{')).collect()
 }
 
-/// What generated clients call a route: `listPools`, `getPool`, `resizePool`, `take`.
+/// The operation id of a route: `listPools`, `getPool`, `resizePool`, `take`.
 fn id(route: &Route) -> String {
     let is_one = route.path.ends_with('}');
     let is_api = route.path.starts_with("/api/v1/");

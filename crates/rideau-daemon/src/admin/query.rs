@@ -1,4 +1,4 @@
-//! What stands behind the question mark of an address.
+//! The query string of an address.
 
 /// The names and values of a query, decoded.
 #[derive(Clone, Debug, Default)]

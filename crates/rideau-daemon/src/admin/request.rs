@@ -24,11 +24,11 @@ pub(super) struct AdminRequest {
     pub(super) admin: Arc<Admin>,
     /// The user it is; none where there are no users.
     pub(super) user: Option<Arc<User>>,
-    /// What its password was known by, if it came with one.
+    /// The fingerprint of its password, if it came with one.
     pub(super) password: Option<Fingerprint>,
     /// Its rights are those of the config of this generation, or of a later one.
     pub(super) generation: u64,
-    /// What the address names.
+    /// The named parts of the path.
     pub(super) names: Vec<(String, String)>,
     pub(super) query: Query,
     /// The session that it is part of.
@@ -43,7 +43,7 @@ impl AdminRequest {
         &self.admin.daemon
     }
 
-    /// What the address names so.
+    /// The part of the path with this name.
     pub(super) fn name(&self, name: &str) -> &str {
         let found = self.names.iter().find(|(known, _)| known == name);
         found.map_or("", |(_, value)| value.as_str())
@@ -72,21 +72,21 @@ impl AdminRequest {
         self.daemon().operator.scope_of(self.user.as_ref())
     }
 
-    /// What it sees.
-    pub(super) fn sight(&self) -> Viewer<'_> {
+    /// The viewer of its user.
+    pub(super) fn viewer(&self) -> Viewer<'_> {
         Viewer::of(self.user.as_deref())
     }
 
     /// Everything that has a name and may be seen.
-    pub(super) fn places(&self) -> Arc<Catalog> {
-        let places = self.daemon().places.load_full();
-        if self.sight().sees_all_names() {
-            return places;
+    pub(super) fn catalog(&self) -> Arc<Catalog> {
+        let catalog = self.daemon().catalog.load_full();
+        if self.viewer().sees_all_names() {
+            return catalog;
         }
-        Arc::new(places.seen(self.sight()))
+        Arc::new(catalog.seen(self.viewer()))
     }
 
-    /// What tells of everything is for users from whom no name is kept.
+    /// Reports with all names are only for users that may see all names.
     pub(super) fn sees_all(&self, what: &str) -> Result<(), HttpError> {
         match &self.user {
             Some(user) if !user.may_use_all() => Err(HttpError::new(
@@ -142,7 +142,7 @@ impl AdminRequest {
         let number = text.parse().ok().filter(|n| (1..=most).contains(n));
         number.ok_or_else(|| {
             HttpError::wrong(format!(
-                "{name} wants a number from 1 to {most}, not {text:?}."
+                "{name} takes a number from 1 to {most}, not {text:?}."
             ))
         })
     }

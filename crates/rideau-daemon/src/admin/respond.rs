@@ -30,9 +30,9 @@ pub(super) async fn answer(
     body: Body,
 ) -> Response {
     let answer = panics::contain_async(async {
-        let visit = enter(admin, route, names, parts, body).await?;
-        let (admin, user) = (Arc::clone(&visit.admin), visit.user.clone());
-        let answer = (route.run)(visit).await;
+        let request = enter(admin, route, names, parts, body).await?;
+        let (admin, user) = (Arc::clone(&request.admin), request.user.clone());
+        let answer = (route.run)(request).await;
         if let (Err(no), Some(user)) = (&answer, user)
             && no.code == "NOPERM"
             && !no.is_recorded
@@ -61,15 +61,13 @@ async fn enter(
     let query = Query::parse(parts.uri.query().unwrap_or_default());
     if let Some(unknown) = query.unknown(&route.known()) {
         return Err(HttpError::wrong(format!(
-            "There is no {unknown:?} to ask {} for: it knows {:?}.",
+            "Unknown parameter {unknown:?} of {}: it takes {:?}.",
             route.path,
             route.known()
         )));
     }
     let Some(names) = names else {
-        return Err(HttpError::wrong(
-            "The address is no UTF-8 once it is decoded.",
-        ));
+        return Err(HttpError::wrong("The decoded address is not UTF-8."));
     };
     let names = names.iter();
     let names = names.map(|(name, value)| (name.to_owned(), value.to_owned()));
@@ -77,7 +75,7 @@ async fn enter(
     let session = session.map(|id| String::from_utf8_lossy(id.as_bytes()).into_owned());
     let accept = parts.headers.get_all(header::ACCEPT).iter();
     let accept: Vec<_> = accept.filter_map(|one| one.to_str().ok()).collect();
-    let mut visit = AdminRequest {
+    let mut request = AdminRequest {
         accept: accept.join(","),
         names: names.collect(),
         query,
@@ -89,17 +87,17 @@ async fn enter(
         admin,
     };
     // The password check and the body have taken their time.
-    if route.needs != Needs::Nothing && follow(&mut visit, route)? {
-        auth::check_right(&visit.admin, route, visit.user.as_ref())?;
+    if route.needs != Needs::Nothing && follow(&mut request, route)? {
+        auth::check_right(&request.admin, route, request.user.as_ref())?;
     }
-    Ok(visit)
+    Ok(request)
 }
 
 /// Follow a change of the user that made the request. Says whether there was one.
-fn follow(visit: &mut AdminRequest, route: &Route) -> Result<bool, HttpError> {
-    visit.follow().inspect_err(|no| {
-        let logins = &visit.daemon().logins;
-        logins.denied(visit.by(), route.right().unwrap_or(route.path), &no.text);
+fn follow(request: &mut AdminRequest, route: &Route) -> Result<bool, HttpError> {
+    request.follow().inspect_err(|no| {
+        let logins = &request.daemon().logins;
+        logins.denied(request.by(), route.right().unwrap_or(route.path), &no.text);
     })
 }
 
@@ -126,7 +124,7 @@ async fn read(
     let read = async {
         while let Some(piece) = pieces.next().await {
             let Ok(piece) = piece else {
-                return Err(HttpError::wrong("The body ended before its time."));
+                return Err(HttpError::wrong("The body ended early."));
             };
             let added = input.add(&piece, most);
             added.map_err(|no_room| not_kept(admin, most, &no_room))?;
@@ -164,8 +162,8 @@ fn not_kept(admin: &Admin, most: usize, no_room: &NoRoom) -> HttpError {
                 StatusCode::TOO_MANY_REQUESTS,
                 "BUSY",
                 format!(
-                    "{max} bytes of requests are half sent, as many as limits.input_max allows: \
-                     send this one again later, or raise the limit."
+                    "limits.input_max ({max} bytes) reached by requests that are not complete: \
+                     send this one again later or raise it."
                 ),
             )
         }

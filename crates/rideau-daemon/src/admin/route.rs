@@ -26,7 +26,7 @@ pub(super) struct Route {
 
 type Run = fn(AdminRequest) -> Pin<Box<dyn Future<Output = Answer> + Send>>;
 
-/// What one does with an address.
+/// The method of a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Method {
     Get,
@@ -34,7 +34,7 @@ pub(super) enum Method {
     Delete,
 }
 
-/// What a request must bring.
+/// The right that a request needs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Needs {
     Nothing,

@@ -40,10 +40,10 @@ pub(super) async fn style(_visit: AdminRequest) -> Answer {
     Ok(([(header::CONTENT_TYPE, "text/css; charset=utf-8")], STYLE).into_response())
 }
 
-pub(super) async fn page(visit: AdminRequest) -> Answer {
+pub(super) async fn page(request: AdminRequest) -> Answer {
     let out = away(move || {
         let mut out = String::new();
-        let written = write_page(&mut out, &visit);
+        let written = write_page(&mut out, &request);
         debug_assert!(written.is_ok(), "a string takes all that is written");
         out
     })
@@ -51,10 +51,10 @@ pub(super) async fn page(visit: AdminRequest) -> Answer {
     Ok(([(header::CONTENT_TYPE, "text/html; charset=utf-8")], out).into_response())
 }
 
-fn write_page(out: &mut String, visit: &AdminRequest) -> fmt::Result {
-    let daemon = visit.daemon();
+fn write_page(out: &mut String, request: &AdminRequest) -> fmt::Result {
+    let daemon = request.daemon();
     let config = daemon.config.load();
-    let places = visit.places();
+    let catalog = request.catalog();
     let name = Html(&config.server.name);
     write!(
         out,
@@ -78,28 +78,28 @@ fn write_page(out: &mut String, visit: &AdminRequest) -> fmt::Result {
         daemon.counts.waiting.load(Ordering::Relaxed),
         daemon.refusals.total(),
     )?;
-    let sight = visit.sight();
-    write_facts(out, "Pools", true, &PoolNow::all(&places))?;
-    let groups = GroupNow::all(&daemon.places.load(), sight);
+    let viewer = request.viewer();
+    write_facts(out, "Pools", true, &PoolNow::all(&catalog))?;
+    let groups = GroupNow::all(&daemon.catalog.load(), viewer);
     write_facts(out, "Groups", false, &groups)?;
-    write_facts(out, "Brokers", true, &BrokerNow::all(&places))?;
-    write_facts(out, "Regulators", false, &RegulatorNow::all(&places))?;
-    write_locks(out, daemon, &places)?;
+    write_facts(out, "Brokers", true, &BrokerNow::all(&catalog))?;
+    write_facts(out, "Regulators", false, &RegulatorNow::all(&catalog))?;
+    write_locks(out, daemon, &catalog)?;
     let mut ranges = RangeNow::all(daemon, false);
-    ranges.retain(|range| sight.sees("range", range.name()));
+    ranges.retain(|range| viewer.sees("range", range.name()));
     write_facts(out, "Ranges", false, &ranges)?;
-    let views = ViewNow::all(&daemon.places.load(), &daemon.values, sight);
+    let views = ViewNow::all(&daemon.catalog.load(), &daemon.values, viewer);
     write_facts(out, "Views", false, &views)?;
     write_facts(
         out,
         "Applications",
         false,
-        &AppNow::all(&daemon.apps, sight),
+        &AppNow::all(&daemon.apps, viewer),
     )?;
-    write_holders(out, daemon, sight)?;
-    write_events(out, daemon, visit.sight())?;
-    write_clients(out, daemon, visit.sight())?;
-    write_next(out, &config.server, &places)?;
+    write_holders(out, daemon, viewer)?;
+    write_events(out, daemon, request.viewer())?;
+    write_clients(out, daemon, request.viewer())?;
+    write_next(out, &config.server, &catalog)?;
     out.write_str("</body></html>\n")
 }
 
@@ -111,7 +111,7 @@ fn write_facts<T: Facts>(out: &mut String, title: &str, is_always: bool, all: &[
     write_some(out, title, all, all.len())
 }
 
-/// The first of so many things.
+/// The first of these things.
 fn write_some<T: Facts>(out: &mut String, title: &str, some: &[T], total: usize) -> fmt::Result {
     let is_on_page = |on: Surface| matches!(on, Surface::Show { is_on_page, .. } if is_on_page);
     let facts = T::ALL.iter().filter_map(|fact| {
@@ -151,8 +151,8 @@ fn cell(value: &Value<'_>) -> String {
 }
 
 /// From what is counted anyway: keys may be too many to look at all of them.
-fn write_locks(out: &mut String, daemon: &Daemon, places: &Catalog) -> fmt::Result {
-    write_facts(out, "Locks", true, &RuleNow::all(places))?;
+fn write_locks(out: &mut String, daemon: &Daemon, catalog: &Catalog) -> fmt::Result {
+    write_facts(out, "Locks", true, &RuleNow::all(catalog))?;
     let keys = match daemon.lock_keys() {
         1 => "1 key is known".into(),
         keys => format!("{keys} keys are known"),
@@ -163,29 +163,29 @@ fn write_locks(out: &mut String, daemon: &Daemon, places: &Catalog) -> fmt::Resu
     )
 }
 
-fn write_holders(out: &mut String, daemon: &Daemon, sight: Viewer<'_>) -> fmt::Result {
+fn write_holders(out: &mut String, daemon: &Daemon, viewer: Viewer<'_>) -> fmt::Result {
     let mut rows = daemon.lease_table.all();
-    rows.retain(|row| sight.sees(row.ticket.kind.word(), &row.name));
+    rows.retain(|row| viewer.sees(row.ticket.kind.word(), &row.name));
     if rows.is_empty() {
         return Ok(());
     }
     rows.sort_unstable_by_key(LeaseRow::key);
     let some = rows.iter().take(ROWS_MAX);
-    let some: Vec<_> = some.map(|row| HolderNow::of(daemon, row, sight)).collect();
+    let some: Vec<_> = some.map(|row| HolderNow::of(daemon, row, viewer)).collect();
     write_some(out, "Holders", &some, rows.len())
 }
 
-fn write_clients(out: &mut String, daemon: &Daemon, sight: Viewer<'_>) -> fmt::Result {
+fn write_clients(out: &mut String, daemon: &Daemon, viewer: Viewer<'_>) -> fmt::Result {
     let mut clients = daemon.clients.all();
-    clients.retain(|card| sight.sees_holder(&card.card.lock()));
+    clients.retain(|card| viewer.sees_holder(&card.card.lock()));
     let some = clients.iter().take(ROWS_MAX);
     let some: Vec<_> = some.map(|card| ClientNow::of(daemon, card)).collect();
     write_some(out, "Clients", &some, clients.len())
 }
 
-fn write_events(out: &mut String, daemon: &Daemon, sight: Viewer<'_>) -> fmt::Result {
+fn write_events(out: &mut String, daemon: &Daemon, viewer: Viewer<'_>) -> fmt::Result {
     let mut events = daemon.events.newest(usize::MAX);
-    events.retain(|event| sight.sees_event(event.kind, &event.name));
+    events.retain(|event| viewer.sees_event(event.kind, &event.name));
     events.truncate(10);
     if events.is_empty() {
         return Ok(());
@@ -193,15 +193,15 @@ fn write_events(out: &mut String, daemon: &Daemon, sight: Viewer<'_>) -> fmt::Re
     let rows = events.iter().map(|event| {
         let ago = event.at.elapsed().unwrap_or_default();
         let by = event.by.clone().unwrap_or_default();
-        vec![format!("{} ago", Span(ago)), sight.text_of(event), by]
+        vec![format!("{} ago", Span(ago)), viewer.text_of(event), by]
     });
     write_table(out, "Events", &["", "what", "by"], rows, events.len())
 }
 
-/// What to type next, with names and addresses that exist here.
-fn write_next(out: &mut String, server: &Server, places: &Catalog) -> fmt::Result {
-    let pool = places.pools.keys().min();
-    let broker = places.brokers.keys().min();
+/// Commands to try next, with names and addresses that exist here.
+fn write_next(out: &mut String, server: &Server, catalog: &Catalog) -> fmt::Result {
+    let pool = catalog.pools.keys().min();
+    let broker = catalog.brokers.keys().min();
     out.write_str("<h2>Next</h2>\n<pre>")?;
     if let Some(redis) = redis_cli(server) {
         let redis = Html(&redis);

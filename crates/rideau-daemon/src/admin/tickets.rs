@@ -34,7 +34,7 @@ pub(super) fn ticket_of(text: &str) -> Result<Ticket, HttpError> {
     })
 }
 
-/// What became of a ticket.
+/// The error for a ticket that has ended.
 pub(super) fn gone_text(ticket: Ticket, gone: NotHeld) -> HttpError {
     let (code, text) = gone.told(format_args!("{ticket:?}"));
     let status = match gone {

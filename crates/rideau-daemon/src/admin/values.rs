@@ -14,7 +14,7 @@ use crate::view::explain::explain;
 use crate::view::facts::{RangeNow, ViewNow};
 use crate::view::tables;
 
-/// What can be said with a reserve.
+/// The body of a reserve.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Reserve {
@@ -40,7 +40,7 @@ struct Reserve {
     is_async: bool,
 }
 
-/// What can be said with a claim or a change.
+/// The body of a claim or a change.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Change {
@@ -56,7 +56,7 @@ struct Change {
     claim: bool,
 }
 
-/// What can be said to hold a value for longer.
+/// The body of a refresh.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Refresh {
@@ -87,9 +87,9 @@ const SEEN: &[&str] = &[
     "updates",
 ];
 
-pub(super) async fn reserve(visit: AdminRequest) -> Answer {
-    let said: Reserve = visit.json()?;
-    let mut words = Words::new("RESERVE", visit.name("place"));
+pub(super) async fn reserve(request: AdminRequest) -> Answer {
+    let said: Reserve = request.json()?;
+    let mut words = Words::new("RESERVE", request.name("place"));
     for place in said.prefer {
         words.text("PREFER", Some(place));
     }
@@ -102,16 +102,16 @@ pub(super) async fn reserve(visit: AdminRequest) -> Answer {
     words.number("WAIT", said.wait_ms);
     words.text("NOTE", said.note);
     words.flag("ASYNC", said.is_async);
-    if said.is_async && visit.session.is_none() {
+    if said.is_async && request.session.is_none() {
         return Err(HttpError::wrong(
             "What waits in the background belongs to a session: POST /v1/sessions opens one, and \
              its id goes into the header Rideau-Session.",
         ));
     }
-    if visit.daemon().is_draining() {
+    if request.daemon().is_draining() {
         return Err(HttpError::draining());
     }
-    let reply = run_values(&visit, &words).await?;
+    let reply = run_values(&request, &words).await?;
     let (word, rest) = outcome(&reply)?;
     if word == "go" && said.count.is_some() {
         let values = rest.iter().map(|one| named(GIVEN, elements(one)));
@@ -121,80 +121,80 @@ pub(super) async fn reserve(visit: AdminRequest) -> Answer {
     told(&word, GIVEN, rest)
 }
 
-pub(super) async fn claim(visit: AdminRequest) -> Answer {
-    let said: Change = visit.json()?;
-    let mut words = Words::new("CLAIM", visit.name("value"));
+pub(super) async fn claim(request: AdminRequest) -> Answer {
+    let said: Change = request.json()?;
+    let mut words = Words::new("CLAIM", request.name("value"));
     words.number("TTL", said.ttl_ms);
     beside(&mut words, said.keys, said.unique, &said.data)?;
-    answer(&visit, &words, GIVEN).await
+    answer(&request, &words, GIVEN).await
 }
 
-pub(super) async fn update(visit: AdminRequest) -> Answer {
-    change(visit, "UPDATE").await
+pub(super) async fn update(request: AdminRequest) -> Answer {
+    change(request, "UPDATE").await
 }
 
-pub(super) async fn write(visit: AdminRequest) -> Answer {
-    change(visit, "WRITE").await
+pub(super) async fn write(request: AdminRequest) -> Answer {
+    change(request, "WRITE").await
 }
 
-async fn change(visit: AdminRequest, command: &'static str) -> Answer {
-    let said: Change = visit.json()?;
-    let mut words = Words::new(command, visit.name("value"));
+async fn change(request: AdminRequest, command: &'static str) -> Answer {
+    let said: Change = request.json()?;
+    let mut words = Words::new(command, request.name("value"));
     words.number("FENCE", said.fence);
     words.number("TTL", said.ttl_ms);
     beside(&mut words, said.keys, said.unique, &said.data)?;
     words.flag("CLAIM", said.claim);
-    answer(&visit, &words, CHANGED).await
+    answer(&request, &words, CHANGED).await
 }
 
-pub(super) async fn refresh(visit: AdminRequest) -> Answer {
-    let said: Refresh = visit.json()?;
-    let mut words = Words::new("REFRESH", visit.name("value"));
+pub(super) async fn refresh(request: AdminRequest) -> Answer {
+    let said: Refresh = request.json()?;
+    let mut words = Words::new("REFRESH", request.name("value"));
     words.number("FENCE", said.fence);
     words.number("TTL", said.ttl_ms);
-    answer(&visit, &words, CHANGED).await
+    answer(&request, &words, CHANGED).await
 }
 
-pub(super) async fn cancel(visit: AdminRequest) -> Answer {
-    let said: Refresh = visit.json()?;
-    let mut words = Words::new("CANCEL", visit.name("value"));
+pub(super) async fn cancel(request: AdminRequest) -> Answer {
+    let said: Refresh = request.json()?;
+    let mut words = Words::new("CANCEL", request.name("value"));
     words.number("FENCE", said.fence);
-    answer(&visit, &words, CHANGED).await
+    answer(&request, &words, CHANGED).await
 }
 
-pub(super) async fn release(visit: AdminRequest) -> Answer {
-    let mut words = Words::new("RELEASE", visit.name("value"));
-    let fence = visit.query.find("fence");
+pub(super) async fn release(request: AdminRequest) -> Answer {
+    let mut words = Words::new("RELEASE", request.name("value"));
+    let fence = request.query.find("fence");
     words.text("FENCE", fence.map(str::to_owned));
-    done(&visit, &words).await
+    done(&request, &words).await
 }
 
 /// Give back what a ticket of a value stands for.
-pub(super) async fn release_ticket(visit: &AdminRequest) -> Answer {
-    done(visit, &Words::new("RELEASE", visit.name("ticket"))).await
+pub(super) async fn release_ticket(request: &AdminRequest) -> Answer {
+    done(request, &Words::new("RELEASE", request.name("ticket"))).await
 }
 
-async fn done(visit: &AdminRequest, words: &Words) -> Answer {
-    match run_values(visit, words).await? {
+async fn done(request: &AdminRequest, words: &Words) -> Answer {
+    match run_values(request, words).await? {
         Value::Error(text) => Err(HttpError::of_command(&text)),
         _ => ok(&json!({ "outcome": "ok" })),
     }
 }
 
-pub(super) async fn lookup(visit: AdminRequest) -> Answer {
-    let words = Words::new("LOOKUP", visit.name("value"));
-    match run_values(&visit, &words).await? {
+pub(super) async fn lookup(request: AdminRequest) -> Answer {
+    let words = Words::new("LOOKUP", request.name("value"));
+    match run_values(&request, &words).await? {
         Value::Error(text) => Err(HttpError::of_command(&text)),
         seen => ok(&named(SEEN, elements(&seen))),
     }
 }
 
-pub(super) async fn lookup_key(visit: AdminRequest) -> Answer {
+pub(super) async fn lookup_key(request: AdminRequest) -> Answer {
     let mut words = Words::new("LOOKUP", "KEY");
-    words.word(visit.name("key"));
-    let cursor = visit.query.find("cursor");
+    words.word(request.name("key"));
+    let cursor = request.query.find("cursor");
     words.text("FROM", cursor.map(str::to_owned));
-    match run_values(&visit, &words).await? {
+    match run_values(&request, &words).await? {
         Value::Error(text) => Err(HttpError::of_command(&text)),
         all => {
             let (mut all, mut cursor) = (elements(&all), None);
@@ -212,9 +212,9 @@ pub(super) async fn lookup_key(visit: AdminRequest) -> Answer {
     }
 }
 
-pub(super) async fn ranges(visit: AdminRequest) -> Answer {
-    let all = RangeNow::all(visit.daemon(), true).into_iter();
-    let all = all.filter(|range| visit.sight().sees("range", range.name()));
+pub(super) async fn ranges(request: AdminRequest) -> Answer {
+    let all = RangeNow::all(request.daemon(), true).into_iter();
+    let all = all.filter(|range| request.viewer().sees("range", range.name()));
     let all: Vec<_> = all
         .take(tables::COUNT)
         .map(|range| object(&range))
@@ -222,18 +222,18 @@ pub(super) async fn ranges(visit: AdminRequest) -> Answer {
     ok(&json!({ "ranges": all }))
 }
 
-pub(super) async fn views(visit: AdminRequest) -> Answer {
-    let daemon = visit.daemon();
-    let all = ViewNow::all(&daemon.places.load(), &daemon.values, visit.sight());
+pub(super) async fn views(request: AdminRequest) -> Answer {
+    let daemon = request.daemon();
+    let all = ViewNow::all(&daemon.catalog.load(), &daemon.values, request.viewer());
     let all: Vec<_> = all.iter().take(tables::COUNT).map(object).collect();
     ok(&json!({ "views": all }))
 }
 
-pub(super) async fn one_range(visit: AdminRequest) -> Answer {
-    let (name, sight) = (visit.name("name"), visit.sight());
-    let mut all = RangeNow::all(visit.daemon(), true).into_iter();
-    let found = all.find(|range| range.name() == name && sight.sees("range", name));
-    let explained = explain(visit.daemon(), &format!("range:{name}"), sight);
+pub(super) async fn one_range(request: AdminRequest) -> Answer {
+    let (name, viewer) = (request.name("name"), request.viewer());
+    let mut all = RangeNow::all(request.daemon(), true).into_iter();
+    let found = all.find(|range| range.name() == name && viewer.sees("range", name));
+    let explained = explain(request.daemon(), &format!("range:{name}"), viewer);
     match (found, explained) {
         (Some(range), Some(explained)) => {
             let mut shown = object(&range);
@@ -241,7 +241,7 @@ pub(super) async fn one_range(visit: AdminRequest) -> Answer {
             ok(&shown)
         }
         _ => {
-            let hint = "GET /api/v1/ranges lists those there are.";
+            let hint = "GET /api/v1/ranges lists them.";
             Err(HttpError::no_such("range", name, hint))
         }
     }
@@ -271,7 +271,7 @@ fn beside(
             Json::Bool(is_so) => is_so.to_string(),
             Json::Array(_) | Json::Object(_) => {
                 return Err(HttpError::wrong(format!(
-                    "The field {name:?} of data wants a text, a number or null."
+                    "The field {name:?} of data takes a text, a number or null."
                 )));
             }
         };
@@ -282,8 +282,8 @@ fn beside(
     Ok(())
 }
 
-async fn answer(visit: &AdminRequest, words: &Words, names: &[&str]) -> Answer {
-    let reply = run_values(visit, words).await?;
+async fn answer(request: &AdminRequest, words: &Words, names: &[&str]) -> Answer {
+    let reply = run_values(request, words).await?;
     let (word, rest) = outcome(&reply)?;
     told(&word, names, rest)
 }
@@ -296,13 +296,19 @@ fn outcome(reply: &Value) -> Result<(String, &[Value]), HttpError> {
             Some((Value::Bulk(word), rest)) => {
                 Ok((String::from_utf8_lossy(word).into_owned(), rest))
             }
-            _ => Err(HttpError::wrong("There is no answer to that.")),
+            _ => Err(HttpError::wrong(
+                "The server gave an answer of an unknown form: please report \
+                it.",
+            )),
         },
-        _ => Err(HttpError::wrong("There is no answer to that.")),
+        _ => Err(HttpError::wrong(
+            "The server gave an answer of an unknown form: please report \
+            it.",
+        )),
     }
 }
 
-/// What is told if no value is free.
+/// The answer if no value is free.
 fn told(word: &str, names: &[&str], rest: &[Value]) -> Answer {
     let (status, names) = match word {
         "go" | "ok" => (StatusCode::OK, names),

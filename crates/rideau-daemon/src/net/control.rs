@@ -104,10 +104,7 @@ fn open_in(
         }
         return Ok((listener, files));
     }
-    Err(io::Error::new(
-        ErrorKind::AddrInUse,
-        "other servers have it",
-    ))
+    Err(io::Error::new(ErrorKind::AddrInUse, "other servers use it"))
 }
 
 /// A folder that only this account can look into.
@@ -121,7 +118,7 @@ fn make(folder: &Path) -> io::Result<()> {
     if is_ours && about.mode() & 0o077 == 0 {
         return Ok(());
     }
-    let why = "it is open to others, or another account's";
+    let why = "it belongs to another account, or other accounts may use it";
     Err(io::Error::new(ErrorKind::PermissionDenied, why))
 }
 
@@ -159,7 +156,7 @@ pub fn find_all() -> Vec<PathBuf> {
     trusted.flat_map(|folder| sockets(&folder)).collect()
 }
 
-/// That of the server that is known by a port.
+/// The control socket of the server with this port.
 pub fn find(port: u16) -> Option<PathBuf> {
     let name = format!("{port}.sock");
     let mut trusted = folders().into_iter().filter(|folder| is_trusted(folder));

@@ -19,7 +19,7 @@ use webpki::EndEntityCert;
 #[derive(Debug)]
 pub struct BadTls(String);
 
-/// What takes connections of the Redis protocol and of the admin page in.
+/// The acceptor for the Redis protocol and the admin page.
 ///
 /// # Errors
 ///
@@ -79,7 +79,7 @@ fn names(cert: &Path) -> Result<Vec<String>, BadTls> {
     Ok(first.valid_dns_names().map(str::to_owned).collect())
 }
 
-/// What a client brings to TLS.
+/// Certificates that a client trusts, and its own.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Papers {
     /// The authorities that may have signed the server's certificate; none for those
@@ -97,7 +97,7 @@ const TRUSTED: [&str; 4] = [
     "/etc/ssl/cert.pem",
 ];
 
-/// What goes out to a server.
+/// The connector to a server.
 ///
 /// # Errors
 ///
@@ -133,7 +133,11 @@ fn system_trusts() -> Result<PathBuf, BadTls> {
     let said = std::env::var_os("SSL_CERT_FILE").map(PathBuf::from);
     let mut known = said.into_iter().chain(TRUSTED.map(PathBuf::from));
     known.find(|path| path.exists()).ok_or_else(|| {
-        BadTls("this system does not say whom it trusts; name a file of certificates".into())
+        BadTls(
+            "this system has no list of trusted certificates; name a file of \
+            certificates"
+                .into(),
+        )
     })
 }
 

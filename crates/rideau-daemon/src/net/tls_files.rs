@@ -22,7 +22,7 @@ const LOOKS_A_STAT: u32 = 10;
 /// How often it is said that files are no good.
 const SAY_EVERY: Duration = Duration::from_secs(3600);
 
-/// What takes connections in, made of files.
+/// TLS acceptors made of files.
 #[derive(Clone, Default)]
 pub(crate) struct TlsFiles {
     /// For the Redis protocol and the admin page.
@@ -31,7 +31,7 @@ pub(crate) struct TlsFiles {
     pub(crate) front: Option<FrontTls>,
 }
 
-/// What takes connections in; changed while it is used.
+/// An acceptor that can be replaced while it is used.
 #[derive(Clone)]
 pub(crate) struct SharedAcceptor(Arc<ArcSwap<TlsAcceptor>>);
 
@@ -40,7 +40,7 @@ impl SharedAcceptor {
         Self(Arc::new(ArcSwap::from_pointee(acceptor)))
     }
 
-    /// What counts for a connection that comes now.
+    /// The acceptor for a new connection.
     pub(crate) fn now(&self) -> TlsAcceptor {
         TlsAcceptor::clone(&self.0.load())
     }
@@ -85,7 +85,7 @@ fn front_files(config: &Config) -> Vec<PathBuf> {
 }
 
 impl TlsFiles {
-    /// What the files say now.
+    /// Reads the files.
     ///
     /// # Errors
     ///
@@ -198,7 +198,10 @@ impl Watch {
                 format!("the files {} were read again", files.join(", "))
             }
             Ok(Err(error)) => {
-                let text = format!("the files cannot be used, the old ones go on: {error}");
+                let text = format!(
+                    "the new files cannot be used, the old ones stay in use: \
+                    {error}"
+                );
                 if !self.is_news(&text) {
                     return;
                 }

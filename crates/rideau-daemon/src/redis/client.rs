@@ -40,11 +40,11 @@ use crate::state::ticket::{Text, Ticket, TicketKind};
 pub(crate) struct Client {
     /// The server.
     pub daemon: Arc<Daemon>,
-    /// What others see of it.
+    /// The part of its state that others see.
     pub card: Arc<ClientCard>,
     /// The user it is; none until it has said so where that is needed.
     pub user: Option<Arc<User>>,
-    /// What its user has of what all share.
+    /// The usage of its user.
     pub usage: Arc<Usage>,
     /// It is one of its user's connections; none for a request of another protocol.
     pub connection: Option<Counted>,
@@ -56,11 +56,11 @@ pub(crate) struct Client {
     pub far: Option<FarSession>,
     /// The protocol it speaks.
     pub protocol: Protocol,
-    /// What will be written next.
+    /// Bytes that will be written next.
     pub out: Vec<u8>,
-    /// What has to be safe before that.
+    /// Commits that have to be safe before that.
     pub held_back: CommitWait,
-    /// What it watches.
+    /// Its subscriptions.
     pub watch: Watch,
     /// How it shows which user it is without a password.
     pub proof: Proof,
@@ -74,7 +74,6 @@ pub(crate) struct Client {
     pub is_proven: bool,
     /// Its rights are those of the config of this generation.
     pub generation: u64,
-    /// That config.
     pub config: Arc<Config>,
     /// Its rules for locks.
     pub rules: Arc<Vec<Arc<RulePlace>>>,
@@ -82,12 +81,12 @@ pub(crate) struct Client {
     pub pool: Weak<NamedPool>,
     /// The broker that it last came to, for as long.
     pub broker: Weak<NamedBroker>,
-    /// What wakes it: a client that has to wait is known by it from the beginning.
+    /// The waker of its connection, with which a waiting command registers from the start.
     pub waker: Waker,
     /// When it was last heard, by the clock of the lease table: that is when all that
     /// it says at once is done.
     pub now: u64,
-    /// What it has said at once, to be counted.
+    /// The commands of this batch, to be counted.
     pub batch: Batch,
     /// It has promised to say something this often.
     pub heartbeat: Option<Duration>,
@@ -99,18 +98,18 @@ pub(crate) struct Client {
     pub retry_after: Option<Duration>,
     /// How many units were held, and of how many, as the last no of a lock says.
     pub full: Option<Box<Full>>,
-    /// What it has queued behind `MULTI`.
+    /// The commands that it has queued behind `MULTI`.
     pub transaction: Option<Box<Transaction>>,
-    /// That is being executed, and nothing of it waits.
+    /// `EXEC` is running, and none of its commands waits.
     pub is_in_exec: bool,
-    /// What a node says of the command that it sent here.
+    /// What the other node said of a command that it forwarded here.
     pub sent: SentCommand,
 }
 
-/// What a node says of a command that it sends to another, or to itself.
+/// Details of a command that a node forwards to another node, or to itself.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct SentCommand {
-    /// So many nodes have sent it on.
+    /// How many nodes have forwarded it.
     pub hops: u8,
     /// Its key was looked for on all nodes.
     pub vouched: Option<Vouched>,
@@ -131,11 +130,11 @@ pub(crate) enum Replies {
     Off,
     /// All but that of the next command.
     Skip,
-    /// That of this command is not wanted.
+    /// The reply of this command is skipped.
     Skipping,
 }
 
-/// What a command leaves to do.
+/// The work that a command leaves to its connection.
 pub(crate) enum Next {
     /// Nothing: it was answered.
     Done,
@@ -143,7 +142,7 @@ pub(crate) enum Next {
     Wait(PendingCommand),
     /// The connection ends once the answer is written.
     Close,
-    /// What was queued is executed, and answered as one.
+    /// The queued commands are executed and answered together.
     Exec(Box<Transaction>),
 }
 
@@ -151,9 +150,9 @@ pub(crate) enum Next {
 pub(crate) struct PendingCommand {
     /// Resolves to what is left to do then.
     pub answer: Pin<Box<dyn Future<Output = OnReady> + Send>>,
-    /// What it waits for.
+    /// The name of the thing that it waits for.
     pub name: String,
-    /// What its user needs for that when it is answered.
+    /// The rights that its user needs when it is answered.
     pub awaits: Awaits,
     /// The answer is not wanted.
     pub is_silent: bool,
@@ -162,7 +161,7 @@ pub(crate) struct PendingCommand {
     pub is_work: bool,
 }
 
-/// What a command waits for, to see whether its user may still have it.
+/// The thing that a command waits for, to check the rights of its user at the answer.
 #[derive(Clone, Debug)]
 pub(crate) enum Awaits {
     /// Nothing that is not open to all.
@@ -201,7 +200,7 @@ impl PendingCommand {
     }
 }
 
-/// What is left to do when a wait is over.
+/// The work to do when a wait is over.
 pub(crate) type OnReady = Box<dyn FnOnce(&mut Client) + Send>;
 
 /// Tell the client of a panic.
@@ -214,7 +213,7 @@ pub(crate) fn answer_panic(panicked: Panicked) -> OnReady {
 #[derive(Debug)]
 pub(crate) struct CommandError(pub String);
 
-/// What an acquiring command says besides what it wants.
+/// Options that all acquiring commands share.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct AskArgs {
     /// Wait so long at most.
@@ -225,7 +224,7 @@ pub(crate) struct AskArgs {
     pub is_async: bool,
     /// The client's own name of the ask.
     pub nonce: Option<Vec<u8>>,
-    /// What the holder says of itself.
+    /// The note of the holder.
     pub note: Option<Box<str>>,
 }
 
@@ -290,7 +289,7 @@ impl Client {
     /// Have the config as it is now.
     pub(crate) fn read_config(&mut self) {
         self.config = self.daemon.config.load_full();
-        self.rules = Arc::clone(&self.daemon.places.load().rules);
+        self.rules = Arc::clone(&self.daemon.catalog.load().rules);
         self.pool = Weak::new();
         self.broker = Weak::new();
     }
@@ -332,7 +331,7 @@ impl Client {
         self.out.extend_from_slice(b"+OK\r\n");
     }
 
-    /// Whose grants these are: the session's, if there is one.
+    /// The holder of its grants: the session, if it is attached to one.
     pub(crate) fn owner(&self) -> HolderId {
         self.session.map_or(self.holder, |(_, holder)| holder)
     }
@@ -377,22 +376,22 @@ impl Client {
     }
 
     /// Why something could not be kept: the session is over, or the holder has
-    /// as many as it may.
+    /// reached its limit.
     pub(crate) fn not_kept(&self, most: usize) -> CommandError {
         let sessions = &self.daemon.sessions;
         if let Some((session, _)) = self.session
             && sessions.find(session).is_none()
         {
             return CommandError(format!(
-                "NOSUCH session \"{session}\": it has ended, and what it held was given back. \
-                 SESSION OPEN opens another, SESSION DETACH goes on without."
+                "NOSUCH session \"{session}\": it has ended, and what it held was released. \
+                 SESSION OPEN opens another, SESSION DETACH continues without one."
             ));
         }
         let counts = &self.daemon.counts;
         counts.held_refused.fetch_add(1, Ordering::Relaxed);
         CommandError(format!(
-            "BUSY this holder has {most} leases and asks, as many as limits.held_max allows: \
-             release some, or raise the limit."
+            "BUSY limits.held_max ({most}) reached by the leases and asks of this holder: release \
+             some or raise it."
         ))
     }
 
@@ -494,8 +493,7 @@ impl Client {
         }
         counts.waits_refused.fetch_add(1, Ordering::Relaxed);
         Err(CommandError(format!(
-            "BUSY {most} commands wait, as many as limits.waiters_max allows: ask again soon, or \
-             raise the limit."
+            "BUSY limits.waiters_max ({most}) reached: retry later or raise it."
         )))
     }
 
@@ -503,7 +501,7 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// If as many of its user's do as may.
+    /// If the limit of its user is reached.
     pub(crate) fn begin_wait(&self) -> Result<Waiting, CommandError> {
         let (user, limits) = (self.user.as_deref(), &self.config.limits);
         let counted = self.usage.take(Quota::Waiting, user, limits);
@@ -533,7 +531,7 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// If the user has as many as it may.
+    /// If the user has reached its limit.
     pub(crate) fn connection_of(&self, user: &User) -> Result<Counted, Over> {
         let usage = self.daemon.quotas.of(&user.name);
         let own = self.connection.as_ref();
@@ -563,8 +561,9 @@ impl Drop for Waiting {
     }
 }
 
-/// What is told while the server stops.
-pub(crate) const STOPPING: &str = "the server is stopping: connect to another, or come back later";
+/// The error while the server stops.
+pub(crate) const STOPPING: &str = "the server is stopping: connect to another one, or come back \
+    later";
 
 /// An ask that waits no longer because the server stops.
 pub(crate) fn closed(waited: Duration) -> Refusal {

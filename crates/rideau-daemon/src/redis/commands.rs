@@ -1,4 +1,4 @@
-//! What clients can ask for.
+//! The commands of the Redis protocol.
 //!
 //! One table says what there is; it is what `COMMAND` shows and what rights are
 //! checked against. Each command parses its own words.
@@ -90,17 +90,17 @@ pub(crate) struct About {
     pub name: &'static str,
     /// How many words it has at least, its name among them.
     pub words: usize,
-    /// What a user must be allowed for it; nothing if no login is needed.
+    /// The right that a user needs; empty if no login is needed.
     pub right: &'static str,
     /// It is only for clients that are known, also where there are no users.
     pub is_control: bool,
     /// It gives something out, or brings something that is given out.
     pub is_grant: bool,
-    /// What its first argument is.
+    /// The kind of its first argument.
     pub subject: Subject,
-    /// What follows its name.
+    /// The syntax of its arguments.
     pub usage: &'static str,
-    /// What it does.
+    /// A sentence that says what it does.
     pub summary: &'static str,
     run: Run,
 }
@@ -120,7 +120,7 @@ pub(crate) enum Subject {
 }
 
 impl About {
-    /// What it needs of a user.
+    /// The rights that it needs.
     const fn needs(&self) -> Needs {
         Needs {
             name: self.name,
@@ -181,7 +181,7 @@ const fn is_control_command(name: &str, right: &str) -> bool {
     false
 }
 
-/// What a server that stops does not do any more.
+/// Commands that a stopping server refuses.
 const GRANTS: &[&str] = &[
     "LOCK",
     "TAKE",
@@ -403,7 +403,7 @@ fn has(client: &Client, right: &str) -> bool {
     (user.is_some() || client.config.users.is_empty()) && User::or_anybody_may(user, right)
 }
 
-/// What clients can do that listen to events and cannot tell them from answers.
+/// Commands that RESP2 clients may use while they are subscribed.
 const LISTENING: &[&str] = &[
     "SUBSCRIBE",
     "PSUBSCRIBE",
@@ -453,7 +453,7 @@ impl From<Mistake> for CommandError {
     }
 }
 
-/// What a command takes, by its name or by the first word of what it is told.
+/// The syntax of a command, by its name or its first word.
 pub(crate) fn usage(name: &str) -> Option<&'static str> {
     let first = name.split(' ').next()?;
     let about = ALL.iter().find(|about| about.name == first)?;
@@ -473,7 +473,7 @@ fn unknown(name: &[u8]) -> String {
         .min();
     let hint = match near {
         Some((_, near)) => format!("did you mean {near}?"),
-        None => "COMMAND LIST shows what there is.".into(),
+        None => "COMMAND LIST shows all commands.".into(),
     };
     format!("ERR unknown command {}: {hint}", Quoted(name))
 }
@@ -531,7 +531,7 @@ mod tests {
     fn what_is_short_and_not_known_is_not_taken_for_something_else() {
         assert!(unknown(b"LOK").ends_with("did you mean LOCK?"));
         assert!(unknown(b"RESEVRE").ends_with("did you mean RESERVE?"));
-        assert!(unknown(b"SOT").ends_with("COMMAND LIST shows what there is."));
+        assert!(unknown(b"SOT").ends_with("COMMAND LIST shows all commands."));
         assert!(unknown(b"SET").contains("LOCK key WAIT ms"), "of Redis");
     }
 }

@@ -10,7 +10,7 @@ use rideau::{Committed, Failed};
 
 use crate::state::values::RangeCounts;
 
-/// What the answers of one connection wait for.
+/// The commits that the answers of one connection wait for.
 #[derive(Default)]
 pub(crate) struct CommitWait {
     until: Option<Committed>,
@@ -25,7 +25,7 @@ impl CommitWait {
         self.since.get_or_insert_with(Instant::now);
     }
 
-    /// What is answered next may be told only when the log is safe so far.
+    /// The next answer may be sent only when the log is safe up to here.
     pub(crate) fn until(&mut self, until: Committed) {
         self.until = Some(match self.until.take() {
             Some(before) => before.or_later(until),

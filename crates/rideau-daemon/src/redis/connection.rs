@@ -44,7 +44,7 @@ const WRITE_MAX: Duration = Duration::from_secs(30);
 // What may come before login needs nothing of what all share.
 const _: () = assert!(BEFORE_LOGIN_MAX <= input::BASE);
 
-/// What ended a connection.
+/// Why a connection ended.
 enum Over {
     /// It said goodbye, or was asked to go.
     Closed,
@@ -54,12 +54,12 @@ enum Over {
     Lost,
 }
 
-/// What a connection that has nothing to do may hear.
+/// An event for an idle connection.
 enum Heard {
     /// The other side said this many bytes.
     Read(io::Result<usize>),
     /// There is something to tell.
-    Bell,
+    Push,
     /// It was silent for too long.
     Nothing,
     /// It has not logged in in time.
@@ -181,7 +181,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
                     self.client.hear();
                     return Ok(());
                 }
-                Heard::Bell => self.answer_bell().await?,
+                Heard::Push => self.answer_push().await?,
                 Heard::Nothing => {
                     self.miss();
                     return Err(Over::Lost);
@@ -193,7 +193,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
 
     /// Tell what there is to tell. Other limits hold at once for a connection whose
     /// login has ended, and else from what is read next: a half command stays.
-    async fn answer_bell(&mut self) -> Result<(), Over> {
+    async fn answer_push(&mut self) -> Result<(), Over> {
         if let Err(over) = self.tell() {
             return Err(self.say_last(over).await);
         }
@@ -203,7 +203,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
         self.flush().await
     }
 
-    /// What comes first. Every read passes here, so it is polled by hand.
+    /// The first event. Every read passes here, so it is polled by hand.
     async fn heard(&mut self) -> Heard {
         let client = &self.client;
         let (input, stream) = (&mut self.input, &mut self.stream);
@@ -214,8 +214,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
             if let Poll::Ready(read) = input.poll_read_from(stream, context) {
                 return Poll::Ready(Heard::Read(read));
             }
-            if client.card.outbox.poll_rung(context).is_ready() {
-                return Poll::Ready(Heard::Bell);
+            if client.card.outbox.poll_woken(context).is_ready() {
+                return Poll::Ready(Heard::Push);
             }
             match silence.as_mut().as_pin_mut() {
                 Some(silence) => silence.poll(context),
@@ -338,8 +338,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
                 let counts = &self.client.daemon.counts;
                 counts.inputs_refused.fetch_add(1, Ordering::Relaxed);
                 self.client.reply().error(format_args!(
-                    "BUSY {max} bytes of commands are half sent, as many as limits.input_max \
-                     allows: send this one again later, or raise the limit."
+                    "BUSY limits.input_max ({max} bytes) reached by commands that are not \
+                     complete: send this one again later or raise it."
                 ));
             }
             NoRoom::System(error) => {

@@ -1,4 +1,4 @@
-//! What a connection has sent and is not yet done with.
+//! Bytes that a connection has sent and that are not executed yet.
 //!
 //! Most of it is short and lies in a vector. It is read into a buffer of the thread
 //! and copied, so that a connection that waits for the next command has no buffer
@@ -26,21 +26,21 @@ const FIRST: usize = 128;
 const KEPT: usize = 512;
 
 thread_local! {
-    /// What was just read, until it is copied.
+    /// Bytes that were just read, until they are copied.
     static READ: RefCell<[u8; BASE]> = const { RefCell::new([0; BASE]) };
 }
 
 /// Bytes that came, and where the next request begins among them.
 #[derive(Debug)]
 pub(crate) struct Input {
-    /// What came, unless there is a map.
+    /// The bytes, unless there is a map.
     small: Vec<u8>,
-    /// What came, up to `end`. It has always more than the base.
+    /// The bytes, up to `end`. The map is always larger than the base.
     map: Option<MmapMut>,
     end: usize,
     /// The bytes before it are done with.
     at: usize,
-    /// What the map has beyond the base.
+    /// Bytes of the budget for the map beyond the base.
     drawn: Drawn,
 }
 
@@ -77,7 +77,7 @@ impl Input {
         (bytes, &mut self.at)
     }
 
-    /// What came and is not yet done with.
+    /// The bytes that are not executed yet.
     pub(crate) fn bytes(&self) -> &[u8] {
         match &self.map {
             None => &self.small[self.at..],
@@ -350,7 +350,7 @@ mod tests {
         *input.parts().1 += len;
     }
 
-    /// What a map of it may have drawn at most.
+    /// The most bytes of the budget that a map of this size may use.
     fn fair(len: usize) -> u64 {
         // Twice what came, and half of a map may be done with.
         (4 * len.max(BASE)) as u64

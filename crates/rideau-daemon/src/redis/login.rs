@@ -220,7 +220,7 @@ async fn delay(daemon: &Daemon, origin: Origin) {
     }
 }
 
-/// The user has as many connections as it may.
+/// The limit of connections of the user is reached.
 #[cold]
 fn turn_away(client: &mut Client, over: Over) {
     let counts = &client.daemon.counts;
@@ -327,7 +327,9 @@ pub(crate) fn removed(client: &Client) -> Option<CommandError> {
 }
 
 fn gone(user: &str) -> CommandError {
-    CommandError(format!("NOAUTH user {user} is no more: log in as another."))
+    CommandError(format!(
+        "NOAUTH user {user} was removed: log in as another."
+    ))
 }
 
 /// What the password is known by if it is right. As few as the config allows are

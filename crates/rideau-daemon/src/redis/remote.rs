@@ -32,11 +32,11 @@ pub(crate) struct RemoteCommand {
     pub user: Option<Box<str>>,
     /// The protocol that its client speaks.
     pub protocol: Protocol,
-    /// What the client sent.
+    /// The command of the client.
     pub bytes: Vec<u8>,
     /// The session of this node that its connection is in.
     pub session: Option<(Ticket, HolderId)>,
-    /// What the node says of it.
+    /// Details from the node that forwarded it.
     pub sent: SentCommand,
     /// It may wait here.
     pub may_wait: bool,
@@ -105,7 +105,8 @@ impl Client {
         let step = match RequestParser::default().next(bytes, &mut 0, &limits) {
             Ok(Some(request)) => commands::execute(self, request),
             _ => {
-                let text = "ERR another node sent what is no command: please report it.";
+                let text = "ERR another node sent something that is not a command: please report \
+                    it.";
                 self.reply().error(text);
                 return;
             }

@@ -1,4 +1,4 @@
-//! What a connection watches: events by channel, and the commands of all.
+//! Subscriptions of a connection: channels of events, and `MONITOR`.
 //!
 //! A task forwards what happens to the connection's outbox, and ends with the
 //! connection. What its user may see is looked up when an event happens, and again
@@ -24,10 +24,10 @@ use crate::state::viewer::Viewer;
 /// The channel of what happens to values; that of one range is below it.
 pub(crate) const VALUES: &str = "rideau:ranges";
 
-/// What a message on it is of, in place of a kind of event.
+/// The word for messages about values, in place of a kind of event.
 const VALUE: &str = "value";
 
-/// What one connection watches.
+/// The subscriptions of one connection.
 #[derive(Default)]
 pub(crate) struct Watch {
     channels: Arc<Mutex<Vec<Channel>>>,
@@ -83,7 +83,7 @@ impl Watch {
         self.events.is_some() || self.values.is_some()
     }
 
-    /// What it hears of, those with or those without a pattern.
+    /// Its channels, those with or those without a pattern.
     pub(crate) fn names(&self, is_pattern: bool) -> Vec<Arc<str>> {
         let channels = self.channels.lock();
         let wanted = channels
@@ -107,7 +107,7 @@ impl Watch {
         self.commands.is_some()
     }
 
-    /// What it hears of.
+    /// Its channels.
     pub(crate) fn channels(&self) -> Vec<Channel> {
         self.channels.lock().clone()
     }
@@ -171,7 +171,7 @@ impl Watch {
     ///
     /// # Errors
     ///
-    /// If the user has as many streams as it may.
+    /// If the limit of streams of the user is reached.
     pub(crate) fn subscribe(
         &mut self,
         daemon: &Daemon,
@@ -198,14 +198,14 @@ impl Watch {
                 match happened.recv().await {
                     Ok(event) => {
                         let user = user.load();
-                        let sight = Viewer::of(user.as_deref());
-                        if !sight.sees_event(event.kind, &event.name) {
+                        let viewer = Viewer::of(user.as_deref());
+                        if !viewer.sees_event(event.kind, &event.name) {
                             continue;
                         }
                         let wanted = channels.lock().clone();
                         let pushes = wanted
                             .iter()
-                            .filter_map(|channel| channel.push(&event, sight));
+                            .filter_map(|channel| channel.push(&event, viewer));
                         pushes.for_each(|push| outbox.push(push));
                     }
                     // A client that has missed some cannot know what it has missed.
@@ -223,7 +223,7 @@ impl Watch {
     ///
     /// # Errors
     ///
-    /// If the user has as many streams as it may.
+    /// If the limit of streams of the user is reached.
     pub(crate) fn subscribe_values(
         &mut self,
         daemon: &Arc<Daemon>,
@@ -254,7 +254,7 @@ impl Watch {
                 };
                 match event {
                     Ok(event) => {
-                        let seen = Happened::of(&daemon.places.load().ranges, &event);
+                        let seen = Happened::of(&daemon.catalog.load().ranges, &event);
                         let user = user.load();
                         let user = user.as_ref();
                         if user.is_some_and(|user| !user.may_use("range", &seen.range)) {
@@ -295,7 +295,7 @@ impl Watch {
     ///
     /// # Errors
     ///
-    /// If the user has as many streams as it may.
+    /// If the limit of streams of the user is reached.
     pub(crate) fn monitor(
         &mut self,
         daemon: &Arc<Daemon>,
@@ -363,14 +363,14 @@ fn sees(user: Option<&User>, (kind, name): &(&'static str, Arc<str>)) -> bool {
 }
 
 impl Channel {
-    /// What to tell of an event, if it is one of these.
-    fn push(&self, event: &Event, sight: Viewer<'_>) -> Option<Push> {
+    /// The push for an event, if it is subscribed to.
+    fn push(&self, event: &Event, viewer: Viewer<'_>) -> Option<Push> {
         let all = format!("rideau:events:{}:{}", event.kind, event.name);
         let of = (event.kind, event.name.as_str().into());
-        self.message(&all, &sight.json_of(event).to_string().into(), &of)
+        self.message(&all, &viewer.json_of(event).to_string().into(), &of)
     }
 
-    /// What to tell on a channel, if it is one of these.
+    /// The message on a channel, if it is subscribed to.
     fn message(&self, all: &str, text: &Arc<str>, of: &(&'static str, Arc<str>)) -> Option<Push> {
         let is_wanted = if self.is_pattern {
             globs(self.name.as_bytes(), all.as_bytes())
@@ -414,7 +414,7 @@ mod tests {
         let outbox = Arc::new(PushQueue::new(1000));
         let counted = Arc::new(Usage::default()).count(Quota::Streams);
         let _task = Task::forward(&outbox, counted, async { panic!("planted") });
-        poll_fn(|context| outbox.poll_rung(context)).await;
+        poll_fn(|context| outbox.poll_woken(context)).await;
         assert!(outbox.is_over());
     }
 }

@@ -12,13 +12,13 @@ pub(crate) const QUEUED_MAX: usize = 4096;
 /// what all connections share.
 const OWN: usize = 4 * 1024;
 
-/// What a client has queued.
+/// The commands that a client has queued.
 pub(crate) struct Transaction {
     /// The commands, one behind the other.
     bytes: Vec<u8>,
     count: usize,
     drawn: Drawn,
-    /// Whose commands they are.
+    /// The user that queued them.
     user: Box<str>,
     /// One of them was refused, so none is executed.
     is_spoiled: bool,
@@ -31,11 +31,11 @@ pub(crate) struct Transaction {
 
 /// Why a command cannot be queued.
 pub(crate) enum TooLong {
-    /// There are as many as may be.
+    /// The limit of commands is reached.
     Commands,
-    /// They have as many bytes as may be.
+    /// The limit of their bytes is reached.
     Bytes,
-    /// All connections together have as many as that.
+    /// The limit of bytes of all connections is reached.
     Shared(u64),
 }
 
@@ -54,7 +54,7 @@ impl Transaction {
         }
     }
 
-    /// Queue a command, if there are no more than so many bytes.
+    /// Queue a command, if there are no more than this many bytes.
     ///
     /// # Errors
     ///

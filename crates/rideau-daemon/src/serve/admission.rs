@@ -97,7 +97,7 @@ pub(super) fn admit(daemon: &Arc<Daemon>, mut coming: Coming) -> Admitted {
     )))))
 }
 
-/// Its address has as many connections that have not logged in as it may have.
+/// The limit of connections of its address that have not logged in is reached.
 pub(super) struct Crowded;
 
 /// Count a connection that has yet to log in, where that is needed.
@@ -116,8 +116,8 @@ pub(super) fn crowded(daemon: &Daemon, origin: Origin) -> String {
     daemon.logins.crowded(origin);
     let most = daemon.config.load().limits.before_login_max;
     format!(
-        "-BUSY {most} connections from {origin} have not logged in, as many as \
-         limits.before_login_max allows: log in with those, or raise the limit.\r\n"
+        "-BUSY limits.before_login_max ({most}) reached by connections from {origin} that have not \
+         logged in: log in with those or raise it.\r\n"
     )
 }
 
@@ -152,7 +152,7 @@ where
             return Box::pin(reserve::turn_away(stream, why, place)).await;
         }
         Err(Refused::Stopping) => {
-            b"-READONLY the server is stopping: connect to another, or come back later.\r\n"
+            b"-READONLY the server is stopping: connect to another one, or come back later.\r\n"
         }
         Err(Refused::NotOperator) => {
             b"-NOPERM this socket is for root and the account of the server.\r\n"

@@ -31,7 +31,7 @@ use asks::AskServer;
 /// How often other nodes are told what is free here, if that has changed.
 const DIGEST: Duration = Duration::from_millis(50);
 
-/// Reports of other nodes that are not all there have so many bytes together.
+/// Reports of other nodes that are not all there have this many bytes together.
 const REPORTS_MAX: usize = 256 << 20;
 
 /// A node that was opened, and where other nodes will reach it.
@@ -134,7 +134,7 @@ pub(super) async fn resigned(why: Option<watch::Receiver<Option<String>>>) -> St
     future::pending().await
 }
 
-/// What the node brings to TLS with other nodes, if it speaks it.
+/// The TLS config between nodes, if they use TLS.
 fn peer_tls(cluster: &ClusterConfig) -> io::Result<Option<PeerTls>> {
     let (Some(ca), Some(cert), Some(key)) = (&cluster.ca, &cluster.cert, &cluster.key) else {
         return Ok(None);
@@ -149,7 +149,7 @@ fn peer_tls(cluster: &ClusterConfig) -> io::Result<Option<PeerTls>> {
     made.map(Some).map_err(|error| bad("cert", &error))
 }
 
-/// What the node is told of itself.
+/// The options of the node.
 fn node_options(config: &Config, cluster: &ClusterConfig, port: u16) -> io::Result<NodeOptions> {
     let name = match &cluster.node {
         Some(name) => name.clone(),
@@ -262,7 +262,7 @@ impl NodeEvents for ClusterEvents {
             Certainty::Unsure => {
                 "etcd has not answered for most of a lease: the node grants nothing until it does"
             }
-            Certainty::Lost => "the node has lost its lease, and joins the cluster anew",
+            Certainty::Lost => "the node has lost its lease, and joins the cluster again",
         };
         match certainty {
             Certainty::Sure => tracing::info!("{text}"),
@@ -292,7 +292,7 @@ impl NodeEvents for ClusterEvents {
     }
 }
 
-/// What happened to partitions, for people.
+/// A sentence about moved partitions.
 fn moved_text(moved: &MovedPartitions) -> String {
     let mut numbers = moved.partitions.clone();
     numbers.sort_unstable();
@@ -311,7 +311,7 @@ fn moved_text(moved: &MovedPartitions) -> String {
         (MoveKind::TakenOver | MoveKind::MovedIn, None) => {
             format!("the node takes {what}, which had no owner")
         }
-        (MoveKind::MovedOut, None) => format!("the node has {what} no more"),
+        (MoveKind::MovedOut, None) => format!("the node no longer has {what}"),
     }
 }
 
@@ -446,12 +446,12 @@ fn hear_report(
         Ok(Some(bytes)) => bytes,
         Ok(None) => return,
         Err(error) => {
-            tracing::error!(%node, partition, %error, "names of the partition are not served");
+            tracing::error!(%node, partition, %error, "the locks of the partition are not served");
             return;
         }
     };
     let Some(rows) = read_report(&bytes) else {
-        tracing::error!(%node, partition, "a report of another node makes no sense");
+        tracing::error!(%node, partition, "a report of another node cannot be read");
         return;
     };
     let message = RowMessage::Report {

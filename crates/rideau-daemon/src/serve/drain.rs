@@ -33,9 +33,9 @@ pub(crate) async fn drain(daemon: &Arc<Daemon>) {
         // Other nodes go on with what this one has.
         tokio::spawn(async move { tokio::time::timeout(within, cluster.node.drain()).await })
     });
-    let places = daemon.places.load_full();
+    let catalog = daemon.catalog.load_full();
     // They refuse what waits when they begin to close, and members go as they come back.
-    let pools = places.pools.values().cloned();
+    let pools = catalog.pools.values().cloned();
     let closing = tokio::spawn(join_all(
         pools.map(|place| async move { place.pool.close(within).await }),
     ));
@@ -43,7 +43,7 @@ pub(crate) async fn drain(daemon: &Arc<Daemon>) {
         tokio::time::sleep(LOOK).await;
     }
     end_all(daemon).await;
-    let stop = places
+    let stop = catalog
         .pools
         .values()
         .map(|place| place.pool.options().stop_timeout);
@@ -52,7 +52,7 @@ pub(crate) async fn drain(daemon: &Arc<Daemon>) {
         tracing::warn!("members did not stop within {stop:.1?}");
     }
     // A pool that a change left behind may have had some, too.
-    let left = places.workshop.emptied(CLOSED_WITHIN).await;
+    let left = catalog.run_dirs.emptied(CLOSED_WITHIN).await;
     if left > 0 {
         tracing::warn!(left, "processes are killed");
     }

@@ -13,7 +13,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval_at};
 
 /// How often a thread gives back what it keeps.
 const EVERY: Duration = Duration::from_secs(10);
-/// Lanes do so a little later than others: there is little left then, and their
+/// I/O threads do so a little later than others: there is little left then, and their
 /// connections wait for it.
 const LATER: Duration = Duration::from_secs(1);
 

@@ -31,16 +31,16 @@ const SHED: [Reason; 9] = [
     Reason::Protected,
 ];
 
-/// What was seen so far.
+/// The observations so far.
 #[derive(Default)]
 pub(crate) struct Watcher {
     /// By kind and name.
-    places: HashMap<(&'static str, Arc<str>), Seen>,
+    catalog: HashMap<(&'static str, Arc<str>), Seen>,
     /// Leases that were reported.
     leaks: HashSet<Ticket>,
 }
 
-/// What was seen of one place.
+/// The observations of one pool, broker or regulator.
 #[derive(Default)]
 struct Seen {
     shed: [u64; Reason::ALL.len()],
@@ -73,11 +73,11 @@ pub(crate) async fn keep(daemon: Arc<Daemon>) {
 impl Watcher {
     /// Look once, and report what is new.
     pub(crate) fn look(&mut self, daemon: &Daemon, now: Instant) {
-        self.places
+        self.catalog
             .values_mut()
             .for_each(|seen| seen.is_there = false);
-        let places = daemon.places.load();
-        for place in places.pools.values() {
+        let catalog = daemon.catalog.load();
+        for place in catalog.pools.values() {
             let stats = place.stats();
             let seen = self.seen("pool", &place.name);
             seen.shed(daemon, "pool", &place.name, &[&stats.takes], now);
@@ -100,31 +100,31 @@ impl Watcher {
                 daemon.events.add_with("pool", name, text, detail, None);
             }
         }
-        for place in places.brokers.values() {
+        for place in catalog.brokers.values() {
             let stats = place.broker.stats();
             let seen = self.seen("broker", &place.name);
             let tallies = [&stats.asks, &stats.offers];
             seen.shed(daemon, "broker", &place.name, &tallies, now);
         }
-        for place in places.regulators.values() {
+        for place in catalog.regulators.values() {
             let stats = place.regulator.stats();
             let seen = self.seen("regulator", &place.name);
             seen.shed(daemon, "regulator", &place.name, &[&stats.asks], now);
         }
-        self.places.retain(|_, seen| seen.is_there);
+        self.catalog.retain(|_, seen| seen.is_there);
         self.look_for_leaks(daemon);
     }
 
     fn seen(&mut self, kind: &'static str, name: &Arc<str>) -> &mut Seen {
-        let seen = self.places.entry((kind, Arc::clone(name))).or_default();
+        let seen = self.catalog.entry((kind, Arc::clone(name))).or_default();
         seen.is_there = true;
         seen
     }
 
     /// Report each lease that is held longer than its pool likes, once.
     fn look_for_leaks(&mut self, daemon: &Daemon) {
-        let places = daemon.places.load();
-        let mut pools = places.pools.values();
+        let catalog = daemon.catalog.load();
+        let mut pools = catalog.pools.values();
         if pools.all(|place| place.config.load().leak_after.is_none()) {
             self.leaks.clear();
             return;
@@ -186,12 +186,12 @@ impl Seen {
                 let took = shedding.last.duration_since(shedding.since);
                 let all = shedding.count;
                 let text = match all {
-                    1 => format!("{kind} {name} sheds no more: 1 was shed"),
+                    1 => format!("{kind} {name} has stopped shedding: 1 was shed"),
                     _ if took.is_zero() => {
-                        format!("{kind} {name} sheds no more: {all} were shed at once")
+                        format!("{kind} {name} has stopped shedding: {all} were shed at once")
                     }
                     _ => format!(
-                        "{kind} {name} sheds no more: {all} were shed in {}",
+                        "{kind} {name} has stopped shedding: {all} were shed in {}",
                         Brief(took)
                     ),
                 };
@@ -214,7 +214,7 @@ impl Seen {
     }
 }
 
-/// What a pool says of its last start.
+/// The sentence of a pool about its last failed start.
 fn last_fault(explained: &str) -> String {
     let mut lines = explained.lines();
     let line = lines.find_map(|line| line.strip_prefix("The last start failed: "));

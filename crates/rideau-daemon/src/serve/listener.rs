@@ -333,7 +333,7 @@ fn accept_control(daemon: &Arc<Daemon>, io_threads: &IoThreads, stream: UnixStre
     give_unix(io_threads, stream, |stream| serve(stream, daemon, admitted));
 }
 
-/// Whose account is at the other end of a Unix socket, and how it is shown.
+/// The account at the other end of a Unix socket, and how it is shown.
 fn peer(stream: &UnixStream, path: &str) -> (Option<u32>, String) {
     let peer = stream.peer_cred().ok();
     let pid = peer.and_then(|peer| peer.pid()).unwrap_or(0);

@@ -61,7 +61,7 @@ mod tests {
         let path: PathBuf = std::env::temp_dir().join(format!("rideau-supervisor-{own}"));
         let _ = std::fs::remove_file(&path);
         let listener = UnixDatagram::bind(&path).expect("the path is free");
-        send(&path, "READY=1").expect("somebody listens");
+        send(&path, "READY=1").expect("a process listens");
         assert_eq!(heard(&listener), "READY=1");
         let _ = std::fs::remove_file(&path);
         assert!(send(&path, "READY=1").is_err());
@@ -69,7 +69,7 @@ mod tests {
         let name = format!("rideau-supervisor-{own}");
         let address = SocketAddr::from_abstract_name(&name).expect("the name is short");
         let listener = UnixDatagram::bind_addr(&address).expect("the name is free");
-        send(Path::new(&format!("@{name}")), "STOPPING=1").expect("somebody listens");
+        send(Path::new(&format!("@{name}")), "STOPPING=1").expect("a process listens");
         assert_eq!(heard(&listener), "STOPPING=1");
     }
 

@@ -31,7 +31,7 @@ pub(super) struct ValueAsks {
     pub(super) cluster: Arc<Cluster>,
 }
 
-/// What came of looking for a value.
+/// The result of looking for a value.
 enum Obtained {
     /// This is what the client is told.
     Answer(Vec<u8>),
@@ -43,7 +43,7 @@ enum Obtained {
     Unknown(String),
 }
 
-/// What a node has answered to a command.
+/// How a node has answered a command.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum AskVerdict {
     /// It has done it.
@@ -245,7 +245,7 @@ impl ValueAsks {
     }
 }
 
-/// What a command wants.
+/// The values that a command wants.
 fn wishes(command: &[u8]) -> Wishes {
     let words = verbs::read(command).unwrap_or_default();
     Wishes::of(words.iter().map(Vec::as_slice))

@@ -108,7 +108,7 @@ impl Outcome {
         Self::new("denied", vec![error.into()])
     }
 
-    /// That error, if it is one.
+    /// The error text, if it is a denial.
     pub fn denial(&self) -> Option<&str> {
         match (self.word, self.parts.first()) {
             ("denied", Some(AnswerField::Text(error))) => std::str::from_utf8(error).ok(),

@@ -18,7 +18,7 @@ const DELAY_FIRST: Duration = Duration::from_millis(250);
 const DELAY_MAX: Duration = Duration::from_secs(4);
 /// An address that has not failed for so long begins anew.
 const FORGET: Duration = Duration::from_secs(300);
-/// What happens again within this is told in one sentence.
+/// Repeated failures within this time become one event.
 pub(crate) const PERIOD: Duration = Duration::from_secs(60);
 /// This many addresses are remembered.
 const ADDRESSES_MAX: usize = 4096;
@@ -37,7 +37,7 @@ pub(crate) enum Origin {
 }
 
 impl Origin {
-    /// What counts of an address.
+    /// The origin of an address: connections with the same origin count together.
     pub(crate) fn of(address: IpAddr) -> Self {
         Self::Address(match address.to_canonical() {
             IpAddr::V6(six) if !six.is_loopback() => {
@@ -174,7 +174,7 @@ fn delay(count: u32) -> Duration {
 pub(crate) struct BeforeLogin(HashMap<Origin, usize>);
 
 impl BeforeLogin {
-    /// One comes. Says no if there are as many already.
+    /// One comes. Returns false if the limit is reached.
     pub(crate) fn enter(&mut self, origin: Origin, most: usize) -> bool {
         let count = self.0.get(&origin).copied().unwrap_or(0);
         if count >= most {
@@ -198,7 +198,7 @@ impl BeforeLogin {
     }
 }
 
-/// What users were denied lately, so that it is told once in a period.
+/// Recent denials of users, so that each is reported once in a period.
 pub(crate) struct Denials<K>(HashMap<K, Instant>);
 
 impl<K> Default for Denials<K> {

@@ -12,7 +12,7 @@ pub(crate) struct Budget {
     used: AtomicU64,
 }
 
-/// What one has drawn. It is given back with it.
+/// Bytes drawn from the budget; they return to it on drop.
 #[derive(Debug)]
 pub(crate) struct Drawn {
     budget: Arc<Budget>,
@@ -60,7 +60,7 @@ impl Drawn {
         }
     }
 
-    /// Have this many from now on. Says whether there are as many; if not, nothing has
+    /// Have this many from now on. Says whether they are free; if not, nothing has
     /// changed. Fewer can always be had.
     #[must_use]
     pub(crate) fn set(&mut self, bytes: u64) -> bool {

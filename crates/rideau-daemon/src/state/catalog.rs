@@ -47,7 +47,7 @@ pub(crate) struct Catalog {
     /// Views of ranges.
     pub views: Arc<ViewPlaces>,
     /// Where members that are processes are started.
-    pub workshop: Arc<RunDirs>,
+    pub run_dirs: Arc<RunDirs>,
 }
 
 /// A pool with its name.
@@ -56,7 +56,7 @@ pub struct NamedPool {
     pub name: Arc<str>,
     /// The pool.
     pub pool: Pool<Members>,
-    /// What starts its members.
+    /// The source of its members.
     pub members: Members,
     /// How it was set up.
     pub config: ArcSwap<PoolConfig>,
@@ -112,7 +112,7 @@ pub(crate) struct RulePlace {
     pub counts: Arc<RuleCounts>,
 }
 
-/// What became of the asks that came to keys of a rule.
+/// Outcomes of asks for keys of a rule.
 #[derive(Default)]
 pub(crate) struct RuleCounts {
     /// How many were granted, at once or after a wait.
@@ -147,7 +147,7 @@ impl RuleCounts {
     }
 }
 
-/// What a change of configuration leaves behind.
+/// The parts of the old config that a change removed.
 #[derive(Default)]
 pub(crate) struct Left {
     /// Pools that are gone; a holder of one of their members keeps it for now.
@@ -164,12 +164,12 @@ impl Catalog {
     /// # Errors
     ///
     /// If an option breaks a rule.
-    pub(crate) fn new(config: &Config, workshop: Arc<RunDirs>) -> Result<Self, OptionError> {
+    pub(crate) fn new(config: &Config, run_dirs: Arc<RunDirs>) -> Result<Self, OptionError> {
         let nothing = Self {
-            workshop,
+            run_dirs,
             ..Self::default()
         };
-        nothing.changed(config).map(|(places, _)| places)
+        nothing.changed(config).map(|(catalog, _)| catalog)
     }
 
     /// The same places after a change of configuration. What stays keeps its waiters
@@ -189,7 +189,7 @@ impl Catalog {
                 Some(pool) => Arc::clone(pool),
                 None => {
                     left.pools.extend(old.cloned());
-                    Arc::new(NamedPool::new(config, &self.workshop)?)
+                    Arc::new(NamedPool::new(config, &self.run_dirs)?)
                 }
             };
             pools.insert(config.name.clone(), pool);
@@ -203,7 +203,7 @@ impl Catalog {
         left.regulators.extend(gone_of(&self.regulators, |name| {
             !regulators.contains_key(name)
         }));
-        let places = Self {
+        let catalog = Self {
             groups: groups(config, &pools, &brokers),
             pools,
             brokers,
@@ -211,9 +211,9 @@ impl Catalog {
             rules: Arc::new(self.changed_rules(&config.locks)),
             ranges: Arc::clone(&self.ranges),
             views: Arc::new(ViewPlaces::new(&config.views)),
-            workshop: Arc::clone(&self.workshop),
+            run_dirs: Arc::clone(&self.run_dirs),
         };
-        Ok((places, left))
+        Ok((catalog, left))
     }
 
     /// Whether a config keeps all rules, so that nothing is changed by one that
@@ -309,16 +309,16 @@ impl Catalog {
         rules.iter().map(place).collect()
     }
 
-    /// Those of them that a user may see.
-    pub(crate) fn seen(&self, sight: Viewer<'_>) -> Self {
+    /// The part of the catalog that a user may see.
+    pub(crate) fn seen(&self, viewer: Viewer<'_>) -> Self {
         let mut seen = self.clone();
-        seen.pools.retain(|name, _| sight.sees("pool", name));
+        seen.pools.retain(|name, _| viewer.sees("pool", name));
         seen.groups
-            .retain(|name, _| sight.sees("pool", &format!("@{name}")));
-        seen.brokers.retain(|name, _| sight.sees("broker", name));
+            .retain(|name, _| viewer.sees("pool", &format!("@{name}")));
+        seen.brokers.retain(|name, _| viewer.sees("broker", name));
         seen.regulators
-            .retain(|name, _| sight.sees("regulator", name));
-        Arc::make_mut(&mut seen.rules).retain(|place| sight.sees("lock", &place.rule.pattern));
+            .retain(|name, _| viewer.sees("regulator", name));
+        Arc::make_mut(&mut seen.rules).retain(|place| viewer.sees("lock", &place.rule.pattern));
         seen
     }
 
@@ -335,9 +335,9 @@ impl Catalog {
 }
 
 impl NamedPool {
-    fn new(config: &PoolConfig, workshop: &Arc<RunDirs>) -> Result<Self, OptionError> {
+    fn new(config: &PoolConfig, run_dirs: &Arc<RunDirs>) -> Result<Self, OptionError> {
         let name: Arc<str> = config.name.as_str().into();
-        let members = Members::new(&name, config, workshop);
+        let members = Members::new(&name, config, run_dirs);
         Ok(Self {
             pool: Pool::new(members.clone(), pool_options(config))?,
             members,

@@ -20,7 +20,7 @@ pub(crate) struct Clients {
     lines: broadcast::Sender<Arc<str>>,
 }
 
-/// What is known of a connection.
+/// The state of a connection that others may read.
 pub struct ClientCard {
     /// Its number.
     pub id: u64,
@@ -30,7 +30,7 @@ pub struct ClientCard {
     pub local: String,
     /// The card that it has as a holder.
     pub card: Mutex<Arc<Holder>>,
-    /// What it is as a holder.
+    /// The holder that it is.
     pub holder: Mutex<HolderId>,
     /// How to tell it something.
     pub outbox: Arc<PushQueue>,
@@ -55,7 +55,7 @@ pub struct ClientCard {
 }
 
 impl ClientCard {
-    /// The card of a holder that has come just now, and may be told so many bytes.
+    /// The card of a holder that has come just now, and may be told this many bytes.
     pub(crate) fn new(
         id: u64,
         address: String,

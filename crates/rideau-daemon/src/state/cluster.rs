@@ -40,7 +40,7 @@ pub(crate) struct Cluster {
     pub partitions: Partitions,
     /// The links of this life of the node.
     pub links: RwLock<Option<PeerLinks>>,
-    /// What there is of names.
+    /// Locks of this node as an owner, and rows of its clients.
     pub names: Names,
     /// Connections of other nodes that are in sessions of this one.
     far: FarSessions,
@@ -50,7 +50,7 @@ pub(crate) struct Cluster {
     numbers: Mutex<(BTreeMap<Incarnation, u64>, u64)>,
     /// Answers what nodes ask this one, itself among them.
     pub server: RwLock<Option<Arc<dyn ServeAsks>>>,
-    /// What other nodes have of each range.
+    /// Free values of other nodes, by range.
     pub digests: RwLock<Digests>,
     /// Where the keys of the partitions of this node are.
     pub keys: Mutex<KeyIndexes>,
@@ -60,7 +60,6 @@ pub(crate) struct Cluster {
     pub collecting: tokio::sync::Mutex<()>,
     /// Asks that wait on this node for values of any node.
     pub lines: Lines,
-    /// What was counted.
     pub counts: HopCounts,
 }
 

@@ -43,7 +43,7 @@ struct Row {
     failed: AtomicU64,
 }
 
-/// What a connection was asked for at once.
+/// The commands that a connection executed in one batch.
 #[derive(Debug, Default)]
 pub(crate) struct Batch(Vec<Run>);
 
@@ -70,7 +70,7 @@ pub(crate) struct Timing {
     pub columns: Vec<(f64, u64)>,
 }
 
-/// What no command has the name of.
+/// The label of unknown commands.
 const UNKNOWN: &str = "unknown";
 
 /// The names of all commands, in the order of their table.
@@ -118,7 +118,7 @@ impl CommandStats {
         }
     }
 
-    /// Those that were executed, in the order of the table of commands.
+    /// Times of the commands that were executed, in the order of the table.
     pub(crate) fn all(&self) -> Vec<Timing> {
         let names = self.names.iter().copied();
         let all = names.chain([UNKNOWN]).enumerate();

@@ -1,4 +1,4 @@
-//! What is counted by more than one name.
+//! Counters with more than one label.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use crate::state::ticket::TicketKind;
 #[derive(Default)]
 pub(crate) struct Reclaims([[AtomicU64; EndReason::ALL.len()]; KINDS.len()]);
 
-/// What can be taken back.
+/// The kinds of leases that can be taken back.
 const KINDS: [&str; 6] = ["pool", "lock", "broker", "regulator", "range", "app"];
 
 /// Things released on another connection than they were taken on, by the user and the

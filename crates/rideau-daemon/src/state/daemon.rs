@@ -53,10 +53,10 @@ pub(crate) use rights::no_use;
 
 /// All that the server knows.
 pub struct Daemon {
-    /// What it was told.
+    /// The running config.
     pub(crate) config: ArcSwap<Config>,
     /// Everything that has a name.
-    pub(crate) places: ArcSwap<Catalog>,
+    pub(crate) catalog: ArcSwap<Catalog>,
     /// The units of all keys.
     pub(crate) locks: Locks<Vec<u8>>,
     /// The values of all ranges.
@@ -69,15 +69,13 @@ pub struct Daemon {
     pub(crate) clients: Clients,
     /// The sessions.
     pub(crate) sessions: Sessions,
-    /// What each user has of what all share.
+    /// How much each user has of shared limits.
     pub(crate) quotas: Quotas,
-    /// What happened.
     pub(crate) events: Arc<Events>,
     /// Which users logged in, and which did not.
     pub(crate) logins: Logins,
     /// The last asks that were refused, to explain them.
     pub(crate) refusals: RefusalLog,
-    /// What was counted.
     pub(crate) counts: Counts,
     /// How often each command was executed, and how long that took.
     pub(crate) timings: CommandStats,
@@ -95,13 +93,13 @@ pub struct Daemon {
     pub(crate) files: Files,
     /// Room for what clients have sent and not finished.
     pub(crate) input: Arc<Budget>,
-    /// Who is in control without being a user of the config.
+    /// The operator, which is not a user of the config.
     pub(crate) operator: Operator,
     /// Room for health checks when there are too many connections.
     pub(crate) reserve: Reserve,
     /// Turns to check a password.
     pub(crate) password_checks: ResizableSemaphore,
-    /// What it was told, as text, and what before.
+    /// The text of the config, and earlier versions.
     pub(crate) settings: Settings,
     /// The applications.
     pub(crate) apps: Apps,
@@ -109,7 +107,7 @@ pub struct Daemon {
     pub(crate) front: Arc<Front>,
 }
 
-/// What was counted since the start.
+/// Counters since the start.
 #[derive(Default)]
 pub(crate) struct Counts {
     /// Commands that were executed.
@@ -254,18 +252,18 @@ impl Daemon {
         // Before a pool starts its first program, which is to have the limit of before.
         let files = Files::new(process::raise_open_files(), &config);
         let events: Arc<Events> = Arc::default();
-        let workshop = RunDirs::new(&config.server, Arc::clone(&events));
-        let workshop = Arc::new(workshop);
+        let run_dirs = RunDirs::new(&config.server, Arc::clone(&events));
+        let run_dirs = Arc::new(run_dirs);
         Apps::validate(&config)?;
         let apps = Apps::new(
             config.front.limits,
-            Arc::clone(&workshop),
+            Arc::clone(&run_dirs),
             Arc::clone(&events),
         );
         let front = Front::new(apps.clone(), config.front.clone());
-        let mut places = Catalog::new(&config, Arc::clone(&workshop))?;
+        let mut catalog = Catalog::new(&config, Arc::clone(&run_dirs))?;
         let values = Values::open(&config, epochs.first(), cluster.as_deref())?;
-        places.ranges = Arc::new(values.places(&config, &NamedRanges::default()));
+        catalog.ranges = Arc::new(values.named_ranges(&config, &NamedRanges::default()));
         let locks = Locks::with(LocksOptions {
             fence: epochs.first(),
             ..LocksOptions::default()
@@ -282,7 +280,7 @@ impl Daemon {
             password_checks: ResizableSemaphore::new(config.limits.password_checks_max),
             settings: Settings::new(&config, source),
             config: ArcSwap::from_pointee(config),
-            places: ArcSwap::from_pointee(places),
+            catalog: ArcSwap::from_pointee(catalog),
             locks,
             values,
             cluster,
@@ -304,7 +302,7 @@ impl Daemon {
             ending: watch::Sender::new(false),
         });
         let told = Arc::downgrade(&daemon);
-        workshop.on_loss(move || {
+        run_dirs.on_loss(move || {
             if let Some(daemon) = told.upgrade() {
                 daemon.take_dead_members();
             }
@@ -328,13 +326,13 @@ impl Daemon {
         Apps::validate(&config)?;
         self.values.follow(&self.config.load(), &config)?;
         rule_locks(&self.locks, &config)?;
-        let old = self.places.load();
-        let (mut places, left) = old.changed(&config)?;
-        places.ranges = Arc::new(self.values.places(&config, &old.ranges));
+        let old = self.catalog.load();
+        let (mut catalog, left) = old.changed(&config)?;
+        catalog.ranges = Arc::new(self.values.named_ranges(&config, &old.ranges));
         let checks = config.limits.password_checks_max;
         let input_max = config.limits.input_max;
         log::set_level(config.log.level);
-        self.places.store(Arc::new(places));
+        self.catalog.store(Arc::new(catalog));
         self.apps.follow(&config);
         self.front.follow(config.front.clone());
         self.files.follow(&config);
@@ -490,11 +488,11 @@ impl Daemon {
             cluster.give_up_asks();
         }
         self.values.ranges.refuse_asks();
-        let places = self.places.load();
-        for place in places.brokers.values() {
+        let catalog = self.catalog.load();
+        for place in catalog.brokers.values() {
             let _ = panics::contain(|| place.broker.close());
         }
-        for place in places.regulators.values() {
+        for place in catalog.regulators.values() {
             let _ = panics::contain(|| place.regulator.close());
         }
     }

@@ -127,7 +127,7 @@ impl EndReason {
             Self::Revoked => "revoked by an operator",
             Self::Over => "ended by the other party",
             Self::Silent => "taken back when its holder had been silent for too long",
-            Self::Refused => "answered with a no",
+            Self::Refused => "refused",
             Self::Stopped => "stopped by its regulator",
             Self::Lapsed => "lost when its time ran out or another holder took it over",
             Self::Broken => "taken back when its session was closed as failed",

@@ -17,7 +17,7 @@ use siphasher::sip::SipHasher24;
 
 use crate::state::values;
 
-/// Bits of the count. As many microseconds are 71 minutes.
+/// Bits of the count. It holds 71 minutes in microseconds.
 const COUNT: u32 = 32;
 /// A clock that says more is wrong (it is the year 2174): fences have to stay below
 /// 2^53, so that every language has them exactly.
@@ -39,7 +39,7 @@ pub(crate) struct Epochs {
 }
 
 impl Epochs {
-    /// What the clock says, and nothing is written down.
+    /// Epochs from the clock alone; nothing is stored.
     pub(crate) fn by_clock() -> Self {
         Self {
             file: None,

@@ -12,7 +12,7 @@ use rideau_config::{Config, Member, PoolConfig};
 const OWN: u64 = 128;
 /// Kept for operators and for health checks, of HTTP and of the Redis protocol.
 const ADMIN: u64 = HTTP_CONNECTIONS_MAX as u64 + 32;
-/// What a process that we started takes: its output, its socket, its number.
+/// Files per process of ours: its output, its socket, its pid.
 const PROCESS: u64 = 4;
 
 /// How many files there may be, and how many connections that leaves.
@@ -59,7 +59,7 @@ impl Files {
         share(self.max, config)
     }
 
-    /// What of a config cannot be. None if all can.
+    /// The part of a config that needs more open files than there are, if any.
     pub(crate) fn shortage(&self, config: &Config) -> Option<String> {
         shortage(self.max, config)
     }
@@ -71,18 +71,15 @@ impl Files {
         if most < config.limits.connections_max {
             let max = self.max;
             return format!(
-                "there are {most} connections, as many as the {max} files that the system lets \
-                 this server open leave room for: come back later, or raise LimitNOFILE"
+                "there is room for {most} connections, because the system lets this server open \
+                 {max} files: come back later or raise LimitNOFILE"
             );
         }
-        format!(
-            "there are {most} connections, as many as limits.connections_max allows: come back \
-             later, or raise the limit"
-        )
+        format!("limits.connections_max ({most}) reached: come back later or raise it")
     }
 }
 
-/// What of a config cannot be, for the system allows too few files. None if all can.
+/// The part of a config that needs more open files than the system allows, if any.
 pub fn shortage(max: u64, config: &Config) -> Option<String> {
     let (share, limits) = (share(max, config), &config.limits);
     let is_short = |wanted: usize, had: usize| had < wanted;

@@ -1,4 +1,4 @@
-//! What a ticket stands for once its ask was granted.
+//! Grants: the things that tickets stand for after their asks were granted.
 
 use std::sync::Arc;
 
@@ -79,7 +79,7 @@ impl Grant {
         }
     }
 
-    /// What it is, in a few words.
+    /// A short description for tables.
     pub fn value(&self) -> String {
         match self {
             Self::Member { held, .. } => held.value().to_string(),
@@ -166,7 +166,7 @@ fn payload(bytes: &[u8]) -> String {
 }
 
 impl NamedPool {
-    /// What becomes of a member when its holder ends so.
+    /// How a member is treated when its holder ends for this reason.
     fn fate(&self, why: EndReason) -> Fate {
         match why {
             EndReason::Released | EndReason::Cancelled | EndReason::Over => Fate::Reuse,

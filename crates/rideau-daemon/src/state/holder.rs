@@ -1,15 +1,15 @@
-//! What is known of a holder: a connection or a session.
+//! A holder: a connection or a session.
 
 use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-/// What is known of a holder.
+/// A connection or a session, as others see it.
 #[derive(Debug)]
 pub struct Holder {
     /// How it calls itself, or how we call it.
     pub name: Mutex<String>,
-    /// Whose it is.
+    /// The user that it belongs to.
     pub user: Arc<str>,
     /// The session, if it is one; else it is a connection.
     pub session: Option<String>,

@@ -73,7 +73,7 @@ struct Slot {
     thing: LeaseEntry,
 }
 
-/// What a ticket stands for.
+/// The thing that a ticket stands for.
 pub(crate) enum LeaseEntry {
     /// Nothing: the slot is free, or a caller is just looking at it.
     None,
@@ -87,7 +87,7 @@ pub(crate) enum LeaseEntry {
 }
 
 impl LeaseEntry {
-    /// What is held.
+    /// The grant, if it is held.
     pub(crate) fn grant(&self) -> Option<&Grant> {
         match self {
             Self::Held(grant) | Self::Answered(grant, _) => Some(grant),
@@ -107,7 +107,7 @@ impl LeaseEntry {
 struct HolderSlot {
     first: u32,
     len: usize,
-    /// What most holders have none of.
+    /// Data that few holders have.
     rare: Option<Box<Rare>>,
     /// Tells it from those that used the place before.
     turn: u32,
@@ -115,14 +115,14 @@ struct HolderSlot {
     names: Names,
 }
 
-/// What few holders have.
+/// Data that few holders have.
 #[derive(Default)]
 struct Rare {
     /// This many asks were refused and are kept.
     refused_len: usize,
     /// Their places and secrets, the oldest first, and perhaps some that are forgotten.
     refused: VecDeque<(u32, u128)>,
-    /// What was taken from it, until it is told.
+    /// Leases that were taken from it, until it is told.
     lost: Vec<Lost>,
 }
 
@@ -138,11 +138,10 @@ struct Ended {
     why: EndReason,
 }
 
-/// What was taken out.
+/// An entry that was removed from the table.
 pub(crate) struct Taken {
-    /// What the ticket stood for.
     pub thing: LeaseEntry,
-    /// Whose it was.
+    /// The holder that had it.
     pub holder: HolderId,
 }
 
@@ -175,7 +174,7 @@ impl LeaseTable {
     }
 
     /// Keep something for a holder, which has it since then. The thing comes back if
-    /// the holder has ended, or has as many as it may.
+    /// the holder has ended, or has reached its limit.
     ///
     /// # Errors
     ///
@@ -363,7 +362,7 @@ impl LeaseTable {
         }
     }
 
-    /// What a holder asked for under this name.
+    /// The ask of a holder with this nonce.
     pub(crate) fn recall(&self, holder: HolderId, name: &[u8]) -> Option<Named> {
         let shard = self.shards[holder.shard as usize].lock();
         shard.holder(holder)?.names.find(name).cloned()

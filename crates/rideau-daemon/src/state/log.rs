@@ -105,7 +105,7 @@ pub async fn debug_for(span: Duration) {
     set_debugs(true);
     tracing::info!("every decision is logged for {span:?} (log.debug_for)");
     tokio::time::sleep(span).await;
-    tracing::info!("decisions are logged no more, as log.debug_for is over");
+    tracing::info!("decisions are no longer logged: log.debug_for has passed");
     set_debugs(false);
 }
 

@@ -34,7 +34,7 @@ pub(crate) enum How {
     Node,
 }
 
-/// What is known of logins.
+/// Recent logins, failures and denials.
 pub(crate) struct Logins {
     failed: Mutex<FailedLogins>,
     before: Arc<Mutex<BeforeLogin>>,
@@ -58,7 +58,7 @@ impl Drop for LoginPlace {
     }
 }
 
-/// What a password was when it was checked, in a form that cannot be read.
+/// A keyed hash of a password at the time it was checked.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Fingerprint(u64, u64);
 
@@ -169,20 +169,20 @@ impl Logins {
         }
     }
 
-    /// A connection was turned away because too many of its address have not logged in:
-    /// told once for each address in a while.
+    /// A connection was refused because too many of its address have not logged in: told once
+    /// for each address in a while.
     pub(crate) fn crowded(&self, origin: Origin) {
         // No right is called so.
         let key = (origin, "a place before the login".to_owned());
         if self.strangers.lock().is_new(key, Instant::now()) {
             let text = format!(
-                "connections from {origin} are turned away: as many as may be have not logged in"
+                "connections from {origin} are refused: too many of them have not logged in"
             );
             self.events.add("login", &origin.to_string(), text, None);
         }
     }
 
-    /// What these bytes are known by, in this process alone.
+    /// The keyed hash of these bytes; it is of use in this process only.
     pub(crate) fn fingerprint(&self, bytes: &[u8]) -> Fingerprint {
         let [one, other] = &self.hashers;
         Fingerprint(one.hash_one(bytes), other.hash_one(bytes))

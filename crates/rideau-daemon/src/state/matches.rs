@@ -139,7 +139,7 @@ impl HeldMatch {
         }
     }
 
-    /// What the other brought.
+    /// The value that the other party brought.
     pub fn value(&self) -> &[u8] {
         &self.other.value
     }

@@ -23,7 +23,7 @@ pub struct Members {
     name: Arc<str>,
     source: Arc<Source>,
     /// Where it is told that a member has ended by itself.
-    workshop: Arc<RunDirs>,
+    run_dirs: Arc<RunDirs>,
 }
 
 enum Source {
@@ -36,7 +36,7 @@ enum Source {
     Exec(Arc<Programs>),
 }
 
-/// What it takes to follow a changed config.
+/// How to follow a changed config.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Follow {
     /// Nothing more: the members that are there are as they should be, or say
@@ -58,11 +58,11 @@ struct List {
     free: VecDeque<Arc<str>>,
 }
 
-/// What clients brought and no pool has taken yet.
+/// Offered members that no pool has taken yet.
 #[derive(Default)]
 struct Offers {
     waiting: Mutex<VecDeque<Arc<Offer>>>,
-    bell: Notify,
+    changed: Notify,
 }
 
 /// A member of a pool.
@@ -91,7 +91,7 @@ pub struct Offer {
     withdrawn: AtomicBool,
     /// It has gone with its client, and was not withdrawn.
     abandoned: AtomicBool,
-    bell: Notify,
+    changed: Notify,
 }
 
 /// Why there is no member.
@@ -116,7 +116,7 @@ impl Member {
         &self.pool
     }
 
-    /// What the holder is told.
+    /// The value that the holder gets.
     pub fn value(&self) -> &Arc<str> {
         &self.value
     }
@@ -143,11 +143,11 @@ impl Offer {
             value: value.into(),
             withdrawn: AtomicBool::new(false),
             abandoned: AtomicBool::new(false),
-            bell: Notify::new(),
+            changed: Notify::new(),
         }
     }
 
-    /// What its holders are told.
+    /// The value that its holders get.
     pub fn value(&self) -> &Arc<str> {
         &self.value
     }
@@ -155,7 +155,7 @@ impl Offer {
     /// It is to be had no more.
     pub fn withdraw(&self) {
         self.withdrawn.store(true, Ordering::Release);
-        self.bell.notify_waiters();
+        self.changed.notify_waiters();
     }
 
     /// The client that brought it has gone, and it is of no more use.
@@ -174,18 +174,18 @@ impl Offer {
 
     async fn withdrawn(&self) {
         loop {
-            let rung = self.bell.notified();
+            let notified = self.changed.notified();
             if self.is_withdrawn() {
                 return;
             }
-            rung.await;
+            notified.await;
         }
     }
 }
 
 impl Members {
-    /// What a config says. Processes are started in the workshop.
-    pub fn new(name: &Arc<str>, config: &config::PoolConfig, workshop: &Arc<RunDirs>) -> Self {
+    /// The members of a config. Processes run in the folders of `run_dirs`.
+    pub fn new(name: &Arc<str>, config: &config::PoolConfig, run_dirs: &Arc<RunDirs>) -> Self {
         let source = match &config.member {
             config::Member::List(values) => {
                 let mut list = List::default();
@@ -196,12 +196,12 @@ impl Members {
                 }
             }
             config::Member::Offered => Source::Offered(Offers::default()),
-            config::Member::Exec(exec) => Source::Exec(Programs::new(name, config, exec, workshop)),
+            config::Member::Exec(exec) => Source::Exec(Programs::new(name, config, exec, run_dirs)),
         };
         Self {
             name: Arc::clone(name),
             source: Arc::new(source),
-            workshop: Arc::clone(workshop),
+            run_dirs: Arc::clone(run_dirs),
         }
     }
 
@@ -316,10 +316,10 @@ impl Manager for Members {
         let lost: Pin<Box<dyn Future<Output = ()> + Send>> = match (&*self.source, &member.origin) {
             (Source::Exec(programs), Origin::Exec(child)) => Box::pin(programs.lost(child)),
             (_, Origin::Offered(offer)) => {
-                let (offer, workshop) = (Arc::clone(offer), Arc::clone(&self.workshop));
+                let (offer, run_dirs) = (Arc::clone(offer), Arc::clone(&self.run_dirs));
                 Box::pin(async move {
                     offer.withdrawn().await;
-                    workshop.lose();
+                    run_dirs.lose();
                 })
             }
             _ => Box::pin(std::future::pending()),
@@ -364,20 +364,20 @@ impl List {
 impl Offers {
     fn add(&self, offer: Arc<Offer>) {
         self.waiting.lock().push_back(offer);
-        self.bell.notify_one();
+        self.changed.notify_one();
     }
 
     /// The next that is still to be had.
     async fn next(&self, pool: &Arc<str>) -> Member {
         loop {
-            let rung = self.bell.notified();
+            let notified = self.changed.notified();
             let (next, is_more) = {
                 let mut waiting = self.waiting.lock();
                 (waiting.pop_front(), !waiting.is_empty())
             };
             if is_more {
-                // Two that came at once may have rung only once.
-                self.bell.notify_one();
+                // Two that came at once may have notified once.
+                self.changed.notify_one();
             }
             match next {
                 Some(offer) if offer.is_withdrawn() => (),
@@ -389,7 +389,7 @@ impl Offers {
                         origin: Origin::Offered(offer),
                     };
                 }
-                None => rung.await,
+                None => notified.await,
             }
         }
     }
@@ -426,7 +426,7 @@ mod tests {
             let (one, two, ..) = (start(), start(), bring(), bring());
             let both = async { (one.await, two.await) };
             let both = tokio::time::timeout(Duration::from_secs(20), both).await;
-            assert!(both.is_ok(), "somebody was forgotten in round {round}");
+            assert!(both.is_ok(), "an offer was forgotten in round {round}");
         }
     }
 }

@@ -18,12 +18,12 @@ const MOST: usize = 4096;
 )]
 pub(crate) struct Names(Option<Box<HashMap<Vec<u8>, Named>>>);
 
-/// What was asked for under a name.
+/// An ask with a nonce.
 #[derive(Clone, Debug)]
 pub(crate) struct Named {
     /// Its ticket.
     pub ticket: Ticket,
-    /// What its holder was told with the yes besides the ticket.
+    /// The fields of its grant besides the ticket.
     pub told: Vec<AnswerField>,
 }
 
@@ -37,7 +37,7 @@ impl Names {
         names.insert(name.into(), named);
     }
 
-    /// What was asked for under this name.
+    /// The ask with this nonce.
     pub(crate) fn find(&self, name: &[u8]) -> Option<&Named> {
         self.0.as_ref()?.get(name)
     }

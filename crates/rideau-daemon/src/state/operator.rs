@@ -14,7 +14,7 @@ use rideau_config::{OPERATOR, User};
 /// Bytes of a token.
 const TOKEN_LEN: usize = 32;
 
-/// Who is the operator, and how it is known.
+/// The operator, and how it is recognised.
 pub(crate) struct Operator {
     user: Arc<User>,
     /// None if the system has no random numbers; then only the socket counts.
@@ -54,7 +54,7 @@ impl Operator {
         }
     }
 
-    /// What proves that a client may read the operator's files.
+    /// The token: a client that knows it can read the operator's files.
     pub(crate) fn token(&self) -> Option<&str> {
         self.token.as_deref()
     }
@@ -73,7 +73,7 @@ impl Operator {
         let _ = self.file.set(file.into());
     }
 
-    /// What a client can do that is not known, as a sentence.
+    /// Advice for a client that has not proved to be the operator.
     pub(crate) fn advice(&self) -> String {
         let token = match self.file.get() {
             Some(file) => format!("log in with the token in {}, ", file.display()),

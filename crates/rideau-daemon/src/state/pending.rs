@@ -17,7 +17,7 @@ use tokio::task::AbortHandle;
 use crate::state::answer::Outcome;
 use crate::state::push::PushQueue;
 
-/// What a command needs of its user.
+/// The rights that a command needs.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Needs {
     /// The name of the command.
@@ -31,18 +31,18 @@ pub(crate) struct Needs {
 /// An ask under way, or its answer.
 pub(crate) struct Later {
     name: String,
-    /// What its command needs of its user.
+    /// The rights that its command needs.
     pub needs: Needs,
     /// Where it is told that asked.
     outbox: Arc<PushQueue>,
-    /// What waits, until it has answered or the ask is given up.
+    /// The wait, until it is answered or cancelled.
     wait: Mutex<Option<LaterWait>>,
     answer: Mutex<Option<Outcome>>,
     ended: Notify,
     task: Mutex<Option<AbortHandle>>,
 }
 
-/// What waits for an answer, and tells it.
+/// A wait for an answer, and where to report it.
 pub(crate) struct LaterWait {
     /// Waits, and tells.
     pub future: Pin<Box<dyn Future<Output = ()> + Send>>,
@@ -65,7 +65,7 @@ impl Later {
         }
     }
 
-    /// What was asked for.
+    /// The name of the pool, key, broker or other thing.
     pub(crate) fn name(&self) -> &str {
         &self.name
     }

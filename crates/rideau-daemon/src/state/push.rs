@@ -1,4 +1,4 @@
-//! What a connection is told without having asked.
+//! Push messages for a connection.
 
 use std::mem;
 use std::sync::Arc;
@@ -16,9 +16,9 @@ use crate::state::ticket::Ticket;
 #[derive(Debug)]
 pub struct PushQueue {
     pushes: Mutex<Vec<Push>>,
-    /// The bell rang, and the connection has not come to look.
-    is_rung: AtomicBool,
-    bell: AtomicWaker,
+    /// The connection was woken, and has not looked yet.
+    is_woken: AtomicBool,
+    waker: AtomicWaker,
     bytes: AtomicUsize,
     bytes_max: AtomicUsize,
     /// It speaks the third version of the protocol, which has words for what was not
@@ -38,9 +38,9 @@ pub enum Push {
     Done(Ticket, Option<Vec<u8>>),
     /// The other party of a match went away.
     Down(Ticket, &'static str),
-    /// What was held is taken back.
+    /// A lease was taken back.
     Revoked(Ticket, &'static str),
-    /// What several nodes share is taken back: the node has lost its place among them.
+    /// A shared lease was lost, because the node lost its own lease in the cluster.
     Lost(Ticket),
     /// How sure the node is of what several nodes share.
     Certainty(&'static str),
@@ -65,8 +65,8 @@ impl PushQueue {
     pub fn new(bytes_max: usize) -> Self {
         Self {
             pushes: Mutex::new(Vec::new()),
-            is_rung: AtomicBool::new(false),
-            bell: AtomicWaker::new(),
+            is_woken: AtomicBool::new(false),
+            waker: AtomicWaker::new(),
             bytes: AtomicUsize::new(0),
             bytes_max: AtomicUsize::new(bytes_max),
             is_resp3: AtomicBool::new(false),
@@ -93,7 +93,7 @@ impl PushQueue {
     /// Give the connection up: it does not read.
     pub fn give_up(&self) {
         self.is_over.store(true, Ordering::Release);
-        self.ring();
+        self.wake();
     }
 
     /// Tell the connection something.
@@ -110,18 +110,19 @@ impl PushQueue {
         } else {
             self.pushes.lock().push(push);
         }
-        self.ring();
+        self.wake();
     }
 
     /// Have the connection look at what it may do, and what it is to be told.
     pub fn wake(&self) {
-        self.ring();
+        self.is_woken.store(true, Ordering::Release);
+        self.waker.wake();
     }
 
     /// Ask the connection to end.
     pub fn kill(&self) {
         self.killed.store(true, Ordering::Release);
-        self.ring();
+        self.wake();
     }
 
     /// The connection was asked to end.
@@ -136,18 +137,13 @@ impl PushQueue {
 
     /// Wait until there is something. One connection waits, and no more. For a task
     /// that waits for more than this it costs next to nothing.
-    pub fn poll_rung(&self, context: &mut Context<'_>) -> Poll<()> {
-        self.bell.register(context.waker());
-        // Looking costs less than writing, and nearly always the bell has not rung.
-        if self.is_rung.load(Ordering::Acquire) && self.is_rung.swap(false, Ordering::AcqRel) {
+    pub fn poll_woken(&self, context: &mut Context<'_>) -> Poll<()> {
+        self.waker.register(context.waker());
+        // Looking costs less than writing, and nearly always nothing was pushed.
+        if self.is_woken.load(Ordering::Acquire) && self.is_woken.swap(false, Ordering::AcqRel) {
             return Poll::Ready(());
         }
         Poll::Pending
-    }
-
-    fn ring(&self) {
-        self.is_rung.store(true, Ordering::Release);
-        self.bell.wake();
     }
 
     /// All that is there.
@@ -248,12 +244,12 @@ mod tests {
         let mut context = Context::from_waker(Waker::noop());
         let push = || Push::Down(Ticket::new(TicketKind::Match, 0), "gone");
         outbox.push(push());
-        assert!(outbox.poll_rung(&mut context).is_pending());
+        assert!(outbox.poll_woken(&mut context).is_pending());
         assert!(outbox.take().is_empty());
 
         outbox.set_resp3(true);
         outbox.push(push());
-        assert!(outbox.poll_rung(&mut context).is_ready());
+        assert!(outbox.poll_woken(&mut context).is_ready());
         assert_eq!(outbox.take().len(), 1);
     }
 }

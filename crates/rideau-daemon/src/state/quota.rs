@@ -14,11 +14,11 @@ use rideau_config::{Limits, User};
 
 pub(crate) use rideau_config::Quota;
 
-/// What users have. A user that was here once is remembered.
+/// The usage of each user. Users are never forgotten.
 #[derive(Default)]
 pub(crate) struct Quotas(Mutex<HashMap<Arc<str>, Arc<Usage>>>);
 
-/// What one user has.
+/// The usage of one user.
 #[derive(Debug, Default)]
 pub(crate) struct Usage([AtomicUsize; Quota::ALL.len()]);
 
@@ -40,7 +40,7 @@ pub(crate) struct Over {
 }
 
 impl Quotas {
-    /// What the user of this name has.
+    /// The usage of this user.
     pub(crate) fn of(&self, user: &str) -> Arc<Usage> {
         let mut all = self.0.lock();
         if let Some(usage) = all.get(user) {
@@ -144,8 +144,7 @@ impl fmt::Display for Over {
         let key = toml_edit::Key::new(user);
         write!(
             f,
-            "user {user} has {most} {}, as many as user.{}.{} allows: {}, or raise the limit",
-            quota.things(),
+            "user.{}.{} ({most}) reached: {} or raise it",
             key.display_repr(),
             quota.key(),
             quota.advice()
@@ -174,8 +173,7 @@ mod tests {
         let no = take().unwrap_err().to_string();
         assert_eq!(
             no,
-            "user anna has 2 streams, as many as user.anna.streams_max allows: close some, or \
-             raise the limit"
+            "user.anna.streams_max (2) reached: close some streams or raise it"
         );
         assert_eq!(usage.now(Quota::Streams), 2);
         drop(one);

@@ -10,7 +10,7 @@ use rideau::{Reason, Refusal};
 /// This many are remembered.
 const MOST: usize = 4096;
 
-/// The last noes.
+/// The last refusals.
 #[derive(Default)]
 pub(crate) struct RefusalLog {
     serial: AtomicU64,
@@ -24,7 +24,7 @@ pub(crate) struct Dropped {
     pub serial: u64,
     /// When.
     pub at: SystemTime,
-    /// What kind of place said no.
+    /// The kind of thing that refused: pool, broker and so on.
     pub kind: &'static str,
     /// The name of the place.
     pub name: String,
@@ -85,7 +85,7 @@ impl RefusalLog {
             .cloned()
     }
 
-    /// The last noes, the newest first.
+    /// The last refusals, the newest first.
     pub(crate) fn newest(&self, count: usize) -> Vec<Dropped> {
         self.last.lock().iter().rev().take(count).cloned().collect()
     }

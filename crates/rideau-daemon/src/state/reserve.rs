@@ -63,7 +63,7 @@ where
     }
 }
 
-/// What is left to do.
+/// The work that is left.
 enum Stays {
     /// It wants more than it can have, or has said nothing.
     No,

@@ -47,7 +47,7 @@ struct Session {
 pub(crate) struct SessionRow {
     /// Its name on the wire.
     pub ticket: Ticket,
-    /// What it is as a holder.
+    /// The holder that it is.
     pub holder: HolderId,
     /// The card that it has as a holder.
     pub card: Arc<Holder>,
@@ -60,7 +60,7 @@ pub(crate) struct SessionRow {
 impl Sessions {
     /// Open one that ends when its time is up, or its grace after its last connection,
     /// whichever comes first. Without either it ends with its last connection. None if
-    /// there are as many as may be.
+    /// the limit is reached.
     pub(crate) fn open(
         &self,
         ttl: Option<Duration>,

@@ -8,7 +8,7 @@ use std::cell::RefCell;
 use std::fmt;
 use std::sync::LazyLock;
 
-/// What a ticket is for, as its first letter says.
+/// The kind of a ticket, which is its first letter.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum TicketKind {
     /// A member of a pool.
@@ -69,7 +69,7 @@ impl TicketKind {
         }
     }
 
-    /// What it is, for people and labels.
+    /// The word for people and labels.
     pub const fn word(self) -> &'static str {
         match self {
             Self::Member | Self::Offer => "pool",
@@ -86,7 +86,6 @@ impl TicketKind {
 /// The name of an ask from its beginning, and of the lease to its end.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Ticket {
-    /// What it is for.
     pub kind: TicketKind,
     /// Where it is kept.
     pub(crate) place: u32,
@@ -102,7 +101,7 @@ const SECRET: u128 = (1 << 96) - 1;
 const GUESS_BITS: u32 = 72;
 const GUESS: u128 = (1 << GUESS_BITS) - 1;
 
-/// What all tickets of this start have in common.
+/// The random part that all tickets of this start share.
 static START: LazyLock<u128> = LazyLock::new(|| random() & SECRET & !GUESS);
 
 /// Every byte of a word is this.
@@ -138,7 +137,7 @@ const fn gather(text: u64) -> (u32, bool) {
     ((numbers | numbers >> 16) as u32, is_so)
 }
 
-/// What all these digits stand for, if they are digits.
+/// The number that these hexadecimal digits write, if they are digits.
 pub(crate) fn number(digits: &[u8; 32]) -> Option<u128> {
     let (mut number, mut is_hex) = (0, true);
     for eight in digits.as_chunks().0 {
@@ -233,12 +232,12 @@ impl fmt::Debug for Ticket {
     }
 }
 
-/// What tells this start of the server from others.
+/// A number that tells this start of the server from others.
 pub(crate) fn this_start() -> u32 {
     (*START >> GUESS_BITS) as u32
 }
 
-/// What the next ticket is known by.
+/// The secret of the next ticket.
 pub(crate) fn secret() -> u128 {
     loop {
         let guess = random() & GUESS;

@@ -91,8 +91,8 @@ impl fmt::Display for NotOpened {
             Self::Thread(error) => write!(f, "no thread can be started: {error}"),
             Self::Held { name, by } => write!(
                 f,
-                "range `{name}` wants values of range `{by}`, which is draining: wait until all \
-                 of them have been given back"
+                "range `{name}` has values of range `{by}`, which is draining: wait until all of \
+                 them are released"
             ),
         }
     }
@@ -190,7 +190,7 @@ impl Values {
         }
     }
 
-    /// What takes the partitions of a node of a cluster.
+    /// The host of the partitions of a cluster node.
     pub(crate) fn host(&self) -> Option<Arc<dyn PartitionHost>> {
         self.host.clone()
     }
@@ -252,7 +252,7 @@ impl Values {
         }
     }
 
-    /// What others can read of the folder, and what to do about it.
+    /// Files of the folder that other accounts can read, with advice.
     pub(crate) fn open_to_others(&self) -> Vec<String> {
         let folder = self.folder.as_ref().filter(|folder| folder.is_open());
         folder.map_or_else(Vec::new, |folder| store::open_to_others(folder.path()))
@@ -310,7 +310,7 @@ const fn quarantine_text(class: Class, is_part: bool) -> &'static str {
     }
 }
 
-/// What a client is told whose answers cannot be made safe.
+/// The error for a client whose answers cannot be made safe.
 pub(crate) fn unsafe_text(failed: &rideau::Failed) -> String {
     if let rideau::Failed::Unknown { partition } = failed {
         return format!(

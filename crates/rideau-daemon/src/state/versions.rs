@@ -17,7 +17,7 @@ use rideau_config::{Change, Config};
 /// This many texts are kept.
 const VERSIONS_MAX: usize = 32;
 
-/// What a server does that was started without a file.
+/// The config of a server that was started without a file.
 const DEFAULT: &str = "\
 # The server was started without a file, and this is what it does then.
 [broker.default]
@@ -37,14 +37,14 @@ pub struct Source {
 /// The running config as text, and what it was before.
 pub(crate) struct Settings {
     pub(crate) file: Option<PathBuf>,
-    /// What the server was started with: what needs a restart still counts.
+    /// The config at the start: its keys that need a restart are still in effect.
     pub(crate) started: Arc<Config>,
     pub(crate) generation: AtomicU64,
     pub(crate) inner: Mutex<Inner>,
 }
 
 pub(crate) struct Inner {
-    /// What the file had when it was last read or written.
+    /// The text of the file when it was last read or written.
     pub(crate) on_disk: Arc<str>,
     /// The newest last; there is always one.
     pub(crate) history: VecDeque<Arc<Version>>,
@@ -57,9 +57,9 @@ pub(crate) struct Version {
     pub serial: u64,
     /// Since when it counted.
     pub at: SystemTime,
-    /// Who made it count.
+    /// The user that applied it.
     pub by: String,
-    /// What it changed.
+    /// A summary of its changes.
     pub summary: String,
     /// All of it.
     pub text: Arc<str>,
@@ -94,7 +94,7 @@ impl Source {
 }
 
 impl Settings {
-    /// What a server is started with.
+    /// The versions of a server that starts with this config.
     pub(crate) fn new(config: &Config, source: Source) -> Self {
         let text: Arc<str> = source.text.into();
         let first = Version {

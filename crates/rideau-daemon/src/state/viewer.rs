@@ -1,7 +1,7 @@
-//! What a user may see.
+//! Which names and tickets a user may see.
 
 use rideau_apps::Event;
-use rideau_config::{KINDS, NOBODY, User, text};
+use rideau_config::{DEFAULT_USER, KINDS, User, text};
 use serde_json::Value;
 
 use crate::state::holder::Holder;
@@ -29,7 +29,7 @@ impl<'a> Viewer<'a> {
         is_known: true,
     };
 
-    /// What this user sees, or any client where there are no users.
+    /// The viewer for this user, or for any client if there are no users.
     pub(crate) fn of(user: Option<&'a User>) -> Self {
         Self {
             user,
@@ -43,7 +43,7 @@ impl<'a> Viewer<'a> {
         match self.user {
             _ if self.is_all => None,
             Some(user) => Some(&user.name),
-            None => Some(NOBODY),
+            None => Some(DEFAULT_USER),
         }
     }
 

@@ -46,7 +46,7 @@ async fn a_grant_in_the_moment_of_a_change_goes_back() {
                 Vec::new()
             }
         };
-        until("nobody waits", || {
+        until("no command waits", || {
             daemon.counts.waiting.load(Ordering::Relaxed) == 1
         })
         .await;

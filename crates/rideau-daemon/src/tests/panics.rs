@@ -185,8 +185,8 @@ async fn a_panic_in_a_manager_leaves_no_member_behind() {
     let place = Place::new(&names.each_ref().map(|name| pool(name)).concat()).await;
     let mut wire = place.connect();
     let members = |name: &str| {
-        let places = place.daemon.places.load();
-        let stats = places.pools[name].pool.stats();
+        let catalog = place.daemon.catalog.load();
+        let stats = catalog.pools[name].pool.stats();
         (stats.members, stats.starts_failed)
     };
     for name in &names[..3] {
@@ -231,7 +231,7 @@ async fn a_connection_that_comes_to_no_lane_is_forgotten() {
     place.io_threads.finish().await;
     let _wire = place.connect();
     let count = || place.daemon.counts.connections.load(Ordering::Relaxed);
-    until("nobody is let in", || count() == 1).await;
+    until("no connection is let in", || count() == 1).await;
     place.forgets_all().await;
 }
 

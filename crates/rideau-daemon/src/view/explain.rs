@@ -26,7 +26,7 @@ use crate::view::tables::Cell;
 /// An answer to the question what something is about.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Explained {
-    /// What kind of thing it is.
+    /// The kind of the thing.
     pub kind: &'static str,
     /// Its name.
     pub name: String,
@@ -44,17 +44,17 @@ const HOLDERS_MAX: usize = 5;
 /// group, a broker, a regulator, an app, a range, a value, a key.
 ///
 /// None if nothing has this name.
-pub(crate) fn explain(daemon: &Daemon, word: &str, sight: Viewer<'_>) -> Option<Explained> {
+pub(crate) fn explain(daemon: &Daemon, word: &str, viewer: Viewer<'_>) -> Option<Explained> {
     if let Some((kind, name)) = word.split_once(':') {
         let named = match kind {
-            "pool" => pool(daemon, name, sight),
-            "broker" => broker(daemon, name, sight),
-            "regulator" => regulator(daemon, name, sight),
-            "lock" => key(daemon, name, sight),
-            "app" => apps::app(daemon, name, sight),
-            "range" => ranges::range(daemon, name, sight),
-            "value" => ranges::value(daemon, name, sight),
-            "client" => connection(daemon, name, sight),
+            "pool" => pool(daemon, name, viewer),
+            "broker" => broker(daemon, name, viewer),
+            "regulator" => regulator(daemon, name, viewer),
+            "lock" => key(daemon, name, viewer),
+            "app" => apps::app(daemon, name, viewer),
+            "range" => ranges::range(daemon, name, viewer),
+            "value" => ranges::value(daemon, name, viewer),
+            "client" => connection(daemon, name, viewer),
             _ => None,
         };
         if named.is_some() {
@@ -63,23 +63,23 @@ pub(crate) fn explain(daemon: &Daemon, word: &str, sight: Viewer<'_>) -> Option<
     }
     // What looks like an id is none but that.
     if is_drop(word) {
-        return dropped(daemon, word, sight);
+        return dropped(daemon, word, viewer);
     }
     if Ticket::parse(word.as_bytes()).is_some() {
-        return ticket(daemon, word, sight);
+        return ticket(daemon, word, viewer);
     }
     if word.starts_with("v-") {
-        return ranges::value(daemon, word, sight);
+        return ranges::value(daemon, word, viewer);
     }
-    connection(daemon, word, sight)
-        .or_else(|| pool(daemon, word, sight))
-        .or_else(|| group(daemon, word, sight))
-        .or_else(|| broker(daemon, word, sight))
-        .or_else(|| regulator(daemon, word, sight))
-        .or_else(|| apps::app(daemon, word, sight))
-        .or_else(|| ranges::range(daemon, word, sight))
-        .or_else(|| ranges::value(daemon, word, sight))
-        .or_else(|| key(daemon, word, sight))
+    connection(daemon, word, viewer)
+        .or_else(|| pool(daemon, word, viewer))
+        .or_else(|| group(daemon, word, viewer))
+        .or_else(|| broker(daemon, word, viewer))
+        .or_else(|| regulator(daemon, word, viewer))
+        .or_else(|| apps::app(daemon, word, viewer))
+        .or_else(|| ranges::range(daemon, word, viewer))
+        .or_else(|| ranges::value(daemon, word, viewer))
+        .or_else(|| key(daemon, word, viewer))
 }
 
 fn is_drop(word: &str) -> bool {
@@ -87,14 +87,14 @@ fn is_drop(word: &str) -> bool {
     digits.is_some_and(|digits| u64::from_str_radix(digits, 16).is_ok())
 }
 
-fn dropped(daemon: &Daemon, id: &str, sight: Viewer<'_>) -> Option<Explained> {
+fn dropped(daemon: &Daemon, id: &str, viewer: Viewer<'_>) -> Option<Explained> {
     let dropped = daemon.refusals.find(id)?;
-    if !sight.sees(dropped.kind, &dropped.name) {
+    if !viewer.sees(dropped.kind, &dropped.name) {
         return None;
     }
     let ago = dropped.at.elapsed().unwrap_or_default();
     let mut text = format!(
-        "{} {} said no {} ago, after {}: {}.\n{}\n{} waited there at that moment.\n",
+        "{} {} refused this ask {} ago, after {}: {}.\n{}\n{} waited there at that moment.\n",
         dropped.kind,
         dropped.name,
         span(ago),
@@ -106,8 +106,8 @@ fn dropped(daemon: &Daemon, id: &str, sight: Viewer<'_>) -> Option<Explained> {
     if dropped.explained.is_empty() {
         let _ = writeln!(
             text,
-            "EXPLAIN {} says how it is there now: under overload only some noes are explained in \
-             full.",
+            "EXPLAIN {} says how it is there now: under overload only some refusals are explained \
+             in full.",
             dropped.name
         );
     } else {
@@ -129,19 +129,19 @@ fn dropped(daemon: &Daemon, id: &str, sight: Viewer<'_>) -> Option<Explained> {
     })
 }
 
-fn ticket(daemon: &Daemon, word: &str, sight: Viewer<'_>) -> Option<Explained> {
+fn ticket(daemon: &Daemon, word: &str, viewer: Viewer<'_>) -> Option<Explained> {
     let ticket = Ticket::parse(word.as_bytes())?;
     if ticket.kind == TicketKind::Session {
-        return session(daemon, ticket, sight);
+        return session(daemon, ticket, viewer);
     }
-    match daemon.lease_table.row(ticket, sight.owner()) {
-        Ok(row) if is_seen(&row, sight) => Some(held(daemon, &row, sight)),
+    match daemon.lease_table.row(ticket, viewer.owner()) {
+        Ok(row) if is_seen(&row, viewer) => Some(held(daemon, &row, viewer)),
         Ok(_) => None,
         Err(NotHeld::Stale { ago, why }) => Some(Explained {
             kind: ticket.kind.word(),
             name: word.into(),
             text: format!(
-                "This ticket is over: it was {} {} ago.\n",
+                "This ticket has ended: it was {} {} ago.\n",
                 why.words(),
                 span(ago)
             ),
@@ -156,12 +156,12 @@ fn ticket(daemon: &Daemon, word: &str, sight: Viewer<'_>) -> Option<Explained> {
 }
 
 /// It may know of this lease or ask: it is its own, or of something that it may use.
-fn is_seen(row: &LeaseRow, sight: Viewer<'_>) -> bool {
+fn is_seen(row: &LeaseRow, viewer: Viewer<'_>) -> bool {
     let kind = row.ticket.kind.word();
-    sight.sees(kind, &row.name) || sight.is_of(&row.card)
+    viewer.sees(kind, &row.name) || viewer.is_of(&row.card)
 }
 
-fn held(daemon: &Daemon, row: &LeaseRow, sight: Viewer<'_>) -> Explained {
+fn held(daemon: &Daemon, row: &LeaseRow, viewer: Viewer<'_>) -> Explained {
     let holder = row.card.name.lock().clone();
     let (kind, time) = (row.ticket.kind.word(), span(row.held));
     let note = row
@@ -187,13 +187,13 @@ fn held(daemon: &Daemon, row: &LeaseRow, sight: Viewer<'_>) -> Explained {
     let mut text = format!("{what}; it is {whose} of user {}.{note}\n", row.card.user);
     let place = match row.ticket.kind {
         TicketKind::Member | TicketKind::Offer => {
-            pool(daemon, name, sight).or_else(|| group(daemon, name, sight))
+            pool(daemon, name, viewer).or_else(|| group(daemon, name, viewer))
         }
-        TicketKind::Match => broker(daemon, name, sight),
-        TicketKind::Lease => regulator(daemon, name, sight),
-        TicketKind::Lock => key(daemon, name, sight),
-        TicketKind::Value => ranges::value(daemon, &row.value, sight),
-        TicketKind::App => apps::app(daemon, name, sight),
+        TicketKind::Match => broker(daemon, name, viewer),
+        TicketKind::Lease => regulator(daemon, name, viewer),
+        TicketKind::Lock => key(daemon, name, viewer),
+        TicketKind::Value => ranges::value(daemon, &row.value, viewer),
+        TicketKind::App => apps::app(daemon, name, viewer),
         TicketKind::Session => None,
     };
     if let Some(place) = place {
@@ -218,14 +218,14 @@ fn held(daemon: &Daemon, row: &LeaseRow, sight: Viewer<'_>) -> Explained {
     }
 }
 
-fn session(daemon: &Daemon, ticket: Ticket, sight: Viewer<'_>) -> Option<Explained> {
+fn session(daemon: &Daemon, ticket: Ticket, viewer: Viewer<'_>) -> Option<Explained> {
     let row = daemon.sessions.find(ticket)?;
-    if !sight.sees_of(&row.card) || !sight.sees_holder(&row.card) {
+    if !viewer.sees_of(&row.card) || !viewer.sees_holder(&row.card) {
         return None;
     }
     let name = row.card.name.lock().clone();
     let mut held = daemon.lease_table.rows(row.holder);
-    held.retain(|row| is_seen(row, sight));
+    held.retain(|row| is_seen(row, viewer));
     let left = match row.left {
         Some(left) => format!("it ends in {} unless it is renewed", span(left)),
         None => "it ends when its last connection does".into(),
@@ -249,22 +249,22 @@ fn session(daemon: &Daemon, ticket: Ticket, sight: Viewer<'_>) -> Option<Explain
     })
 }
 
-fn connection(daemon: &Daemon, word: &str, sight: Viewer<'_>) -> Option<Explained> {
+fn connection(daemon: &Daemon, word: &str, viewer: Viewer<'_>) -> Option<Explained> {
     let card = daemon.clients.find(word.parse().ok()?)?;
-    let who = Arc::clone(&card.card.lock());
-    if !sight.sees_of(&who) || !sight.sees_holder(&who) {
+    let owner = Arc::clone(&card.card.lock());
+    if !viewer.sees_of(&owner) || !viewer.sees_holder(&owner) {
         return None;
     }
-    let name = who.name.lock().clone();
+    let name = owner.name.lock().clone();
     let holder = *card.holder.lock();
     let mut held = daemon.lease_table.rows(holder);
-    held.retain(|row| is_seen(row, sight));
+    held.retain(|row| is_seen(row, viewer));
     let is_waiting = card.is_waiting.load(Ordering::Relaxed);
     let mut text = format!(
-        "Connection {} is {name}, user {}, from {}. It came {} ago and last said something {} \
-         ago{}.\n",
+        "Connection {} is {name}, user {}, from {}. It connected {} ago and sent its last command \
+         {} ago{}.\n",
         card.id,
-        who.user,
+        owner.user,
         card.address,
         span(card.since.elapsed()),
         span(card.silent()),
@@ -274,16 +274,16 @@ fn connection(daemon: &Daemon, word: &str, sight: Viewer<'_>) -> Option<Explaine
         },
     );
     if is_waiting {
-        text.push_str("A command of it waits now.\n");
+        text.push_str("One of its commands waits now.\n");
     }
     if card.session.lock().is_some() {
-        text.push_str("It is in a session, which holds what it takes.\n");
+        text.push_str("It is attached to a session, which holds what it takes.\n");
     }
     if card.foreign_releases.load(Ordering::Relaxed) > 0 {
         text.push_str(
-            "It releases what other connections took, as pooled clients do: open a SESSION, or \
-             use a dedicated connection, or what it took is taken back when the pool closes that \
-             connection.\n",
+            "It releases what other connections took, as pooled clients do. Open a SESSION or use \
+             a dedicated connection: otherwise what it took is taken back when the client closes \
+             the connection that took it.\n",
         );
     }
     list(&mut text, &held);
@@ -293,7 +293,7 @@ fn connection(daemon: &Daemon, word: &str, sight: Viewer<'_>) -> Option<Explaine
         text,
         facts: vec![
             ("id", card.id.into()),
-            ("user", (&*who.user).into()),
+            ("user", (&*owner.user).into()),
             ("address", card.address.as_str().into()),
             ("held", held.len().into()),
             ("is_waiting", usize::from(is_waiting).into()),
@@ -302,11 +302,11 @@ fn connection(daemon: &Daemon, word: &str, sight: Viewer<'_>) -> Option<Explaine
     })
 }
 
-fn pool(daemon: &Daemon, name: &str, sight: Viewer<'_>) -> Option<Explained> {
-    sight.sees("pool", name).then_some(())?;
-    let place = daemon.places.load().pools.get(name).cloned()?;
+fn pool(daemon: &Daemon, name: &str, viewer: Viewer<'_>) -> Option<Explained> {
+    viewer.sees("pool", name).then_some(())?;
+    let place = daemon.catalog.load().pools.get(name).cloned()?;
     let stats = place.stats();
-    let mut text = format!("Pool {name}:\n{}", pool_text(&place, sight));
+    let mut text = format!("Pool {name}:\n{}", pool_text(&place, viewer));
     let mut held = daemon
         .lease_table
         .late(|grant, _| grant.is_member_of(&place));
@@ -344,32 +344,32 @@ fn pool(daemon: &Daemon, name: &str, sight: Viewer<'_>) -> Option<Explained> {
 
 /// How a pool is and why it gives nothing, with what its programs said for users that
 /// may read that.
-pub(crate) fn pool_text(place: &NamedPool, sight: Viewer<'_>) -> String {
+pub(crate) fn pool_text(place: &NamedPool, viewer: Viewer<'_>) -> String {
     let mut text = place.explain();
     let failure = place.members.failure();
-    if let Some(failure) = failure.filter(|_| sight.sees_output("pool", &place.name)) {
+    if let Some(failure) = failure.filter(|_| viewer.sees_output("pool", &place.name)) {
         let _ = writeln!(text, "That is: {failure}.");
     }
     text
 }
 
-fn group(daemon: &Daemon, name: &str, sight: Viewer<'_>) -> Option<Explained> {
-    sight.sees("pool", name).then_some(())?;
-    let places = daemon.places.load();
-    let group = places.groups.get(name.strip_prefix('@')?)?;
+fn group(daemon: &Daemon, name: &str, viewer: Viewer<'_>) -> Option<Explained> {
+    viewer.sees("pool", name).then_some(())?;
+    let catalog = daemon.catalog.load();
+    let group = catalog.groups.get(name.strip_prefix('@')?)?;
     let pools = group.config.pools.iter();
-    let pools: Vec<_> = pools.filter(|name| sight.sees("pool", name)).collect();
+    let pools: Vec<_> = pools.filter(|name| viewer.sees("pool", name)).collect();
     let mut text = format!("Group {name} has {}.\n", count(pools.len(), "pool"));
     for name in &pools {
-        text.extend(pool(daemon, name, sight).map(|pool| pool.text));
+        text.extend(pool(daemon, name, viewer).map(|pool| pool.text));
     }
     let brokers = group.config.brokers.iter();
-    let brokers: Vec<_> = brokers.filter(|name| sight.sees("broker", name)).collect();
+    let brokers: Vec<_> = brokers.filter(|name| viewer.sees("broker", name)).collect();
     if !brokers.is_empty() {
         text += &format!("It has {}.\n", count(brokers.len(), "broker"));
     }
     for name in &brokers {
-        text.extend(broker(daemon, name, sight).map(|broker| broker.text));
+        text.extend(broker(daemon, name, viewer).map(|broker| broker.text));
     }
     Some(Explained {
         kind: "group",
@@ -382,9 +382,9 @@ fn group(daemon: &Daemon, name: &str, sight: Viewer<'_>) -> Option<Explained> {
     })
 }
 
-fn broker(daemon: &Daemon, name: &str, sight: Viewer<'_>) -> Option<Explained> {
-    sight.sees("broker", name).then_some(())?;
-    let place = daemon.places.load().brokers.get(name).cloned()?;
+fn broker(daemon: &Daemon, name: &str, viewer: Viewer<'_>) -> Option<Explained> {
+    viewer.sees("broker", name).then_some(())?;
+    let place = daemon.catalog.load().brokers.get(name).cloned()?;
     let stats = place.broker.stats();
     Some(Explained {
         kind: "broker",
@@ -402,9 +402,9 @@ fn broker(daemon: &Daemon, name: &str, sight: Viewer<'_>) -> Option<Explained> {
     })
 }
 
-fn regulator(daemon: &Daemon, name: &str, sight: Viewer<'_>) -> Option<Explained> {
-    sight.sees("regulator", name).then_some(())?;
-    let place = daemon.places.load().regulators.get(name).cloned()?;
+fn regulator(daemon: &Daemon, name: &str, viewer: Viewer<'_>) -> Option<Explained> {
+    viewer.sees("regulator", name).then_some(())?;
+    let place = daemon.catalog.load().regulators.get(name).cloned()?;
     let stats = place.regulator.stats();
     Some(Explained {
         kind: "regulator",
@@ -420,10 +420,10 @@ fn regulator(daemon: &Daemon, name: &str, sight: Viewer<'_>) -> Option<Explained
     })
 }
 
-fn key(daemon: &Daemon, name: &str, sight: Viewer<'_>) -> Option<Explained> {
-    sight.sees("lock", name).then_some(())?;
-    let places = daemon.places.load();
-    let rule = &places.rule(name)?.rule;
+fn key(daemon: &Daemon, name: &str, viewer: Viewer<'_>) -> Option<Explained> {
+    viewer.sees("lock", name).then_some(())?;
+    let catalog = daemon.catalog.load();
+    let rule = &catalog.rule(name)?.rule;
     let (held, waiting) = daemon.lock_count(name.as_bytes());
     let room = match rule.buckets {
         Buckets::Fixed(buckets) => {
@@ -433,13 +433,16 @@ fn key(daemon: &Daemon, name: &str, sight: Viewer<'_>) -> Option<Explained> {
         }
         Buckets::Client => {
             let per = usize::try_from(rule.per).unwrap_or(usize::MAX);
-            format!("{} in each bucket the client asks for", count(per, "unit"))
+            format!(
+                "{} in each bucket; the client says how many buckets",
+                count(per, "unit")
+            )
         }
     };
     // Any text may be a key; a user who mistyped another name should notice.
     let is_any = rule.pattern == "*" && held == 0 && waiting == 0;
     let about = match is_any {
-        true => format!("Nothing there is called {name:?}. As a key of locks it has"),
+        true => format!("Nothing is called {name:?}. As a lock key it has"),
         false => format!("Key {name} has"),
     };
     let mut text = format!(
@@ -471,7 +474,7 @@ fn key(daemon: &Daemon, name: &str, sight: Viewer<'_>) -> Option<Explained> {
     })
 }
 
-/// What a holder holds, a line for each of the first.
+/// The leases of a holder, a line for each of the first.
 fn list(text: &mut String, held: &[LeaseRow]) {
     if held.is_empty() {
         text.push_str("It holds nothing.\n");

@@ -43,12 +43,12 @@ pub(crate) use regulators::RegulatorNow;
 
 /// Something that has numbers, at one moment.
 pub(crate) trait Facts: Sized + 'static {
-    /// What it is.
+    /// The kind of the things.
     const KIND: TicketKind;
     /// Its facts. The first is its name.
     const ALL: &'static [Fact<Self>];
 
-    /// What it is called.
+    /// The name of the thing.
     fn called(&self) -> String {
         match (Self::ALL[0].value)(self) {
             Value::Text(name) => name.into_owned(),
@@ -107,18 +107,18 @@ const fn described<T: Facts>() -> Described {
 
 /// A number, text or list that a thing has.
 pub(crate) struct Fact<T> {
-    /// What is the same for all things of the kind.
+    /// The part that is the same for all things of the kind.
     pub about: About,
-    /// What it is now.
+    /// Reads the current value.
     pub value: for<'a> fn(&'a T) -> Value<'a>,
 }
 
-/// What can be said of a fact without a thing that has it.
+/// The static description of a fact.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct About {
     /// Its name.
     pub name: &'static str,
-    /// What its values are.
+    /// The type of its values.
     pub is: Type,
     /// There may be none.
     pub is_optional: bool,
@@ -152,7 +152,7 @@ pub(crate) enum Type {
     Counts,
     /// How long each of many took.
     Spans,
-    /// What became of asks.
+    /// Outcomes of asks.
     Tally,
     /// Counts up to bounds, of one thing or of several.
     Columns,
@@ -306,7 +306,7 @@ impl About {
 }
 
 impl TicketKind {
-    /// What is said of a metric: the sentence of its fact, unless several make it up.
+    /// The help of a metric: the sentence of its fact, unless several facts make it up.
     pub(crate) fn help(&self, family: &str, fact: &About) -> &'static str {
         let joined = self.joined.iter().find(|(known, _)| *known == family);
         let help = joined.map_or(fact.help, |(_, help)| help);
@@ -485,7 +485,7 @@ mod tests {
         assert!(matches!((Cup::ALL[2].value)(&cup), Value::None));
     }
 
-    /// What is wrong with a fact.
+    /// The fault of a fact, if any.
     fn fault(fact: &About) -> Option<&'static str> {
         let is = |all: &[Type]| all.contains(&fact.is);
         let is_number = is(&[Type::Count, Type::Bytes, Type::Span]);

@@ -29,7 +29,7 @@ pub(crate) struct History {
     newest: watch::Sender<Arc<Sample>>,
 }
 
-/// Every series has as many values as `at` has, unless it is younger.
+/// Every series has a value for each of `at`, unless it is younger.
 #[derive(Default)]
 struct Series {
     at: VecDeque<u64>,
@@ -48,7 +48,7 @@ pub(crate) struct Sample {
 /// The numbers of one thing.
 #[derive(Clone, Debug)]
 pub(crate) struct HistoryRow {
-    /// What it is: `server`, `pool`, `broker`, `regulator`, `lock` or `app`.
+    /// The kind: `server`, `pool`, `broker`, `regulator`, `lock` or `app`.
     pub kind: &'static str,
     /// Its name; the server has none.
     pub name: String,
@@ -163,14 +163,14 @@ impl HistoryRow {
 
 impl Sample {
     /// `{"at_ms": …, "server": {…}, "pool": {"pg-1": {…}}, …}`.
-    pub(crate) fn json(&self, sight: Viewer<'_>) -> Value {
+    pub(crate) fn json(&self, viewer: Viewer<'_>) -> Value {
         let mut all = Map::new();
         all.insert("at_ms".into(), json!(self.at_ms));
         for kind in ["server", "pool", "broker", "regulator", "lock", "app"] {
             all.insert(kind.into(), Value::Object(Map::new()));
         }
         let seen = self.rows.iter();
-        for row in seen.filter(|row| sight.sees(row.kind, &row.name)) {
+        for row in seen.filter(|row| viewer.sees(row.kind, &row.name)) {
             if row.name.is_empty() {
                 all.insert(row.kind.into(), row.json());
             } else if let Some(Value::Object(kind)) = all.get_mut(row.kind) {

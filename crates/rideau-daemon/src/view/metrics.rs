@@ -57,14 +57,14 @@ impl Collector for Numbers {
         counts(&mut page, &self.daemon)?;
         let limits = Limit::all(&self.daemon);
         page.facts(&[limits.as_slice(), &self.more].concat())?;
-        let places = self.daemon.places.load();
-        page.facts(&PoolNow::all(&places))?;
-        page.facts(&BrokerNow::all(&places))?;
-        page.facts(&RegulatorNow::all(&places))?;
+        let catalog = self.daemon.catalog.load();
+        page.facts(&PoolNow::all(&catalog))?;
+        page.facts(&BrokerNow::all(&catalog))?;
+        page.facts(&RegulatorNow::all(&catalog))?;
         page.facts(&RuleNow::counted(&self.daemon, false))?;
         let values = &self.daemon.values;
         page.facts(&RangeNow::all(&self.daemon, false))?;
-        page.facts(&ViewNow::all(&places, values, Viewer::ALL))?;
+        page.facts(&ViewNow::all(&catalog, values, Viewer::ALL))?;
         store(&mut page, values)?;
         let cluster = self.daemon.cluster.as_deref();
         page.facts(&ClusterNow::all(cluster))?;
@@ -86,7 +86,7 @@ fn server(page: &mut Page<'_, '_>, daemon: &Daemon) -> fmt::Result {
         ("version", env!("CARGO_PKG_VERSION")),
         ("commit", option_env!("RIDEAU_COMMIT").unwrap_or("unknown")),
     ];
-    page.build("rideau_build", "What this server was built from", &build)?;
+    page.build("rideau_build", "The version of this server", &build)?;
     let waiting = daemon.counts.waiting.load(Ordering::Relaxed);
     let gauges = [
         (
@@ -134,7 +134,7 @@ fn commands(page: &mut Page<'_, '_>, daemon: &Daemon) -> fmt::Result {
     page.counters("rideau_commands", "Commands that were executed", counts)?;
     page.columns(
         "rideau_command_seconds",
-        "How long commands took; those that came together share the time of all",
+        "How long commands took; commands of one batch share its time",
         all.iter()
             .map(|one| (vec![command(one)], one.sum, one.columns.clone())),
     )
@@ -146,12 +146,12 @@ fn counts(page: &mut Page<'_, '_>, daemon: &Daemon) -> fmt::Result {
     let counters = [
         (
             "rideau_connections",
-            "Connections that came",
+            "Connections in all",
             load(&counts.connections),
         ),
         (
             "rideau_protocol_errors",
-            "Requests that were no requests",
+            "Requests that could not be parsed",
             load(&counts.protocol_errors),
         ),
         (
@@ -166,7 +166,7 @@ fn counts(page: &mut Page<'_, '_>, daemon: &Daemon) -> fmt::Result {
         ),
         (
             "rideau_refusals",
-            "Asks that got a no, of any kind",
+            "Asks that were refused or shed, of any kind",
             daemon.refusals.total(),
         ),
     ];
@@ -191,7 +191,7 @@ fn counts(page: &mut Page<'_, '_>, daemon: &Daemon) -> fmt::Result {
     });
     page.counters(
         "rideau_reclaims",
-        "Leases taken back because of their holder's end or by an operator",
+        "Leases taken back because their holder ended, or by an operator",
         reclaims,
     )?;
     let foreign = counts.foreign_releases.all().into_iter();
@@ -211,16 +211,16 @@ fn counts(page: &mut Page<'_, '_>, daemon: &Daemon) -> fmt::Result {
     )
 }
 
-/// What all ranges have in common.
+/// Metrics of all ranges together.
 fn store(page: &mut Page<'_, '_>, values: &Values) -> fmt::Result {
     page.gauge(
         "rideau_range_waiting",
-        "How many wait for a value of any range",
+        "Asks that wait for a value of any range",
         values.ranges.waiting().0 as f64,
     )?;
     page.gauge(
         "rideau_range_store_failed",
-        "Whether the store has failed and no range answers any more",
+        "Whether the store has failed, so that no range answers",
         f64::from(u8::from(values.ranges.failed().is_some())),
     )
 }

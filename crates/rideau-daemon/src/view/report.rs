@@ -50,17 +50,17 @@ pub(crate) const ABSENT: [&str; 8] = [
 const LIKE: &str = "7.2.0";
 
 /// All sections.
-pub(crate) fn all(daemon: &Daemon, sight: Viewer<'_>) -> String {
+pub(crate) fn all(daemon: &Daemon, viewer: Viewer<'_>) -> String {
     let sections: Vec<_> = SECTIONS
         .iter()
-        .filter_map(|name| section(daemon, name, sight))
+        .filter_map(|name| section(daemon, name, viewer))
         .collect();
     sections.join("\r\n")
 }
 
 /// One section, if there is one of this name.
-pub(crate) fn section(daemon: &Daemon, name: &str, sight: Viewer<'_>) -> Option<String> {
-    let of = |what| of(daemon, what, sight);
+pub(crate) fn section(daemon: &Daemon, name: &str, viewer: Viewer<'_>) -> Option<String> {
+    let of = |what| of(daemon, what, viewer);
     let mut page = Page::default();
     page.title(name);
     match name {
@@ -85,9 +85,9 @@ pub(crate) fn section(daemon: &Daemon, name: &str, sight: Viewer<'_>) -> Option<
     Some(page.text)
 }
 
-fn of(daemon: &Daemon, what: TableKind, sight: Viewer<'_>) -> Table {
+fn of(daemon: &Daemon, what: TableKind, viewer: Viewer<'_>) -> Table {
     let wanted = TableQuery {
-        sight,
+        viewer,
         ..TableQuery::default()
     };
     tables::table(daemon, what, &wanted)

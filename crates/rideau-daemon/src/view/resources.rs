@@ -1,4 +1,4 @@
-//! What this process uses of the machine, as the system says.
+//! Resources that this process uses.
 
 use std::fs;
 use std::time::Duration;
@@ -6,11 +6,11 @@ use std::time::Duration;
 /// The unit of `/proc/self/stat`: the same on all Linux systems.
 const TICK: Duration = Duration::from_millis(10);
 
-/// What `/proc/self/status` says at one moment.
+/// The content of `/proc/self/status`.
 pub(crate) struct Status(String);
 
 impl Status {
-    /// What it says now; nothing where there is no such file.
+    /// Reads it; empty if there is no such file.
     pub(crate) fn now() -> Self {
         Self(fs::read_to_string("/proc/self/status").unwrap_or_default())
     }

@@ -30,12 +30,12 @@ use crate::view::facts::{
 pub(crate) struct Table {
     /// The names of the columns.
     pub columns: Vec<&'static str>,
-    /// As many cells as there are columns, each.
+    /// Rows with a cell for each column.
     pub rows: Vec<Vec<Cell>>,
     /// The keys of the rows, which grow, where those stay the same when rows come and
     /// go; else it is their places.
     keys: Vec<u128>,
-    /// What is left for the next page, and how to ask for that.
+    /// How many rows are left for the next page, and the command for it.
     more: Option<(More, String)>,
 }
 
@@ -50,7 +50,7 @@ pub(crate) enum Cell {
     Text(String),
 }
 
-/// What there is to look at.
+/// The tables of `SHOW`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum TableKind {
     /// The pools.
@@ -71,7 +71,7 @@ pub enum TableKind {
     Apps,
     /// Their processes.
     Processes,
-    /// What those serve now.
+    /// The requests that processes serve now.
     Requests,
     /// The connections.
     Clients,
@@ -81,11 +81,11 @@ pub enum TableKind {
     Holders,
     /// The last asks that were refused; the newest first.
     Refusals,
-    /// What happened; the newest first.
+    /// The last events, the newest first.
     Events,
     /// Every key of the config that counts.
     Config,
-    /// What outsiders can fill, how far it is filled, how often clients were turned away.
+    /// Limits, how much of each is used, and how often each refused.
     Limits,
     /// The nodes of the cluster.
     Nodes,
@@ -100,8 +100,8 @@ pub(crate) struct TableQuery<'a> {
     pub name: Option<&'a str>,
     /// Which of them.
     pub page: Page,
-    /// Whose tickets are shown in full.
-    pub sight: Viewer<'a>,
+    /// The viewer: only its own tickets are shown in full.
+    pub viewer: Viewer<'a>,
 }
 
 /// This many rows are shown to a client that does not say how many.
@@ -112,7 +112,7 @@ impl Default for TableQuery<'_> {
         Self {
             name: None,
             page: Page::default(),
-            sight: Viewer::ALL,
+            viewer: Viewer::ALL,
         }
     }
 }
@@ -188,7 +188,7 @@ impl TableKind {
         }
     }
 
-    /// What this word asks for, in either case.
+    /// The table with this name, in upper or lower case.
     pub fn of(word: &[u8]) -> Option<Self> {
         // The former word, until version 1.
         if word.eq_ignore_ascii_case(b"drops") {
@@ -202,27 +202,27 @@ impl TableKind {
 /// Look at something.
 pub(crate) fn table(daemon: &Daemon, what: TableKind, wanted: &TableQuery<'_>) -> Table {
     let mut table = match what {
-        TableKind::Pools => Table::of(&PoolNow::all(&daemon.places.load())),
-        TableKind::Groups => Table::of(&GroupNow::all(&daemon.places.load(), wanted.sight)),
-        TableKind::Brokers => Table::of(&BrokerNow::all(&daemon.places.load())),
-        TableKind::Regulators => Table::of(&RegulatorNow::all(&daemon.places.load())),
+        TableKind::Pools => Table::of(&PoolNow::all(&daemon.catalog.load())),
+        TableKind::Groups => Table::of(&GroupNow::all(&daemon.catalog.load(), wanted.viewer)),
+        TableKind::Brokers => Table::of(&BrokerNow::all(&daemon.catalog.load())),
+        TableKind::Regulators => Table::of(&RegulatorNow::all(&daemon.catalog.load())),
         TableKind::Locks => Table::of(&RuleNow::counted(daemon, true)),
         TableKind::Ranges => Table::of(&RangeNow::all(daemon, true)),
         TableKind::Views => {
-            let places = daemon.places.load();
-            Table::of(&ViewNow::all(&places, &daemon.values, wanted.sight))
+            let catalog = daemon.catalog.load();
+            Table::of(&ViewNow::all(&catalog, &daemon.values, wanted.viewer))
         }
-        TableKind::Apps => Table::of(&AppNow::all(&daemon.apps, wanted.sight)),
+        TableKind::Apps => Table::of(&AppNow::all(&daemon.apps, wanted.viewer)),
         TableKind::Processes => {
-            let apps = AppNow::all(&daemon.apps, wanted.sight);
+            let apps = AppNow::all(&daemon.apps, wanted.viewer);
             Table::of(&apps.iter().flat_map(AppNow::processes).collect::<Vec<_>>())
         }
-        TableKind::Requests => requests::table(daemon, wanted.sight),
+        TableKind::Requests => requests::table(daemon, wanted.viewer),
         TableKind::Clients => people::clients(daemon, wanted),
         TableKind::Sessions => people::sessions(daemon, wanted),
         TableKind::Holders => people::holders(daemon, wanted),
         TableKind::Refusals => past::refusals(daemon),
-        TableKind::Events => past::events(daemon, wanted.sight),
+        TableKind::Events => past::events(daemon, wanted.viewer),
         TableKind::Config => config::table(daemon),
         TableKind::Limits => Table::of(&Limit::all(daemon)),
         TableKind::Nodes => Table::of(&NodeNow::all(daemon.cluster.as_deref())),
@@ -234,7 +234,7 @@ pub(crate) fn table(daemon: &Daemon, what: TableKind, wanted: &TableQuery<'_>) -
     if let Some(name) = wanted.name {
         table.keep(name);
     }
-    table.keep_seen(what, wanted.sight);
+    table.keep_seen(what, wanted.viewer);
     let more = table.cut(&wanted.page);
     table.more = more.map(|more| {
         let name = wanted.name.map(|name| format!(" {name}"));
@@ -296,9 +296,9 @@ impl Table {
     }
 
     /// Keep the rows that are about nothing that one may not use.
-    fn keep_seen(&mut self, what: TableKind, sight: Viewer<'_>) {
+    fn keep_seen(&mut self, what: TableKind, viewer: Viewer<'_>) {
         // Some events are not for every user who sees all names.
-        if sight.sees_all_names() && what != TableKind::Events {
+        if viewer.sees_all_names() && what != TableKind::Events {
             return;
         }
         let at = |wanted: &str| self.columns.iter().position(|column| *column == wanted);
@@ -318,12 +318,12 @@ impl Table {
                 _ => text(row, kind).unwrap_or_default(),
             };
             if what == TableKind::Events {
-                return sight.sees_event(&kind, &name);
+                return viewer.sees_event(&kind, &name);
             }
             if what == TableKind::Config {
-                return sight.sees_path(&name);
+                return viewer.sees_path(&name);
             }
-            sight.sees(&kind, &name)
+            viewer.sees(&kind, &name)
         });
     }
 

@@ -178,7 +178,7 @@ pub(crate) fn write(value: &Value, reply: &mut Reply<'_>) {
         Value::Push(values) => reply.push(values.len()),
         Value::Set(values) => reply.set(values.len()),
         Value::Map(pairs) => reply.map(pairs.len()),
-        Value::Big(_) => unreachable!("nobody writes big numbers"),
+        Value::Big(_) => unreachable!("no test writes big numbers"),
     };
     match value {
         Value::Array(values) | Value::Push(values) | Value::Set(values) => {

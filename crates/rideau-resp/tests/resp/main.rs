@@ -11,7 +11,7 @@ mod pieces;
 mod replies;
 mod requests;
 
-/// So many cases, and eight times as many in a soak.
+/// This many cases, and eight times as many in a soak.
 fn cases(cases: u64) -> u64 {
     let soak = std::env::var_os("RIDEAU_SOAK").map_or(1, |_| 8);
     cases * soak

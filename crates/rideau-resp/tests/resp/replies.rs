@@ -251,7 +251,7 @@ fn shown3(frame: &Frame3) -> String {
             let pairs = data.iter().map(|(key, value)| shown3(key) + &shown3(value));
             format!("map {:?}", sorted(pairs.collect()))
         }
-        other => panic!("nobody wrote {other:?}"),
+        other => panic!("unexpected {other:?}"),
     }
 }
 

@@ -1,4 +1,4 @@
-//! What operators do to applications, and what these write.
+//! Commands for applications and their logs.
 
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -39,7 +39,7 @@ pub(crate) struct OneApp {
 pub(crate) struct Logs {
     /// The application
     name: String,
-    /// As many of the last lines
+    /// How many of the last lines to show
     #[arg(short = 'n', long, value_name = "COUNT", default_value_t = 100)]
     lines: u32,
     /// Go on with what it writes from now on

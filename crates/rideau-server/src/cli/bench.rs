@@ -49,7 +49,7 @@ pub(crate) struct Bench {
     broker: String,
 }
 
-/// What was measured on one side or both.
+/// A measurement of one side or both.
 struct Row {
     name: &'static str,
     beside: &'static str,
@@ -86,7 +86,7 @@ pub(crate) fn run(words: &Bench, manner: &Manner) -> Done {
     })
 }
 
-/// What was measured, and whether we were asked to stop.
+/// Measures; says whether it was asked to stop.
 async fn measure(words: &Bench, manner: &Manner) -> Result<(Vec<Row>, bool), Failure> {
     let load = Load {
         clients: words.clients,
@@ -167,7 +167,7 @@ fn of_redis(fault: &WireFault) -> String {
         WireFault::Unreachable { server, error } => {
             format!("no Redis answers at {server} (--against): {error}")
         }
-        WireFault::Denied(text) => format!("the Redis (--against) does not let us in: {text}"),
+        WireFault::Denied(text) => format!("the Redis (--against) refused the login: {text}"),
         fault => format!("the Redis (--against): {fault}"),
     }
 }

@@ -22,7 +22,7 @@ use crate::wire::Wire;
 pub(crate) struct Meet {
     /// The broker
     broker: String,
-    /// What the other gets
+    /// The value for the other party
     #[arg(long, value_name = "TEXT", default_value = "")]
     value: String,
     /// Wait so long for a match, as 200ms or 5s [default: as the server says]
@@ -31,7 +31,7 @@ pub(crate) struct Meet {
     /// The flow to wait in, where a queue is fair
     #[arg(long, value_name = "KEY")]
     flow: Option<String>,
-    /// What is shown beside us
+    /// A note that is shown beside the holder
     #[arg(long, value_name = "TEXT")]
     note: Option<String>,
     /// Stay until the other is done, and print what it says

@@ -96,12 +96,12 @@ pub(crate) fn check(words: &Check, manner: &Manner) -> Done {
     })
 }
 
-/// What cannot be with the files that the system allows this account.
+/// The keys that need more open files than the system allows this account.
 fn too_few_files(config: &Config) -> Option<String> {
     files::shortage(process::open_files_max(), config)
 }
 
-/// What is open, and to which clients, if this account serves it.
+/// The openings of the config if this account serves it.
 fn opened(config: &Config) -> Vec<Opening> {
     openings(config, rustix::process::geteuid().is_root())
 }

@@ -16,7 +16,7 @@ use tokio::time::{Instant, Interval, interval_at};
 use super::{pre_exec, show};
 use crate::wire::{Server, Wire, WireFault};
 
-/// What to do when the server is gone, and with it what we hold.
+/// What to do when the connection to the server, and so the lease, is lost.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum OnLoss {
     GoOn,
@@ -32,7 +32,7 @@ pub(crate) struct Ended {
     pub(crate) is_lost: bool,
 }
 
-/// What to say again and again so that something stays ours.
+/// The command that renews a lease.
 #[derive(Clone)]
 pub(crate) struct Keep {
     pub(crate) every: Duration,

@@ -1,4 +1,4 @@
-//! What operators do to the nodes of a cluster.
+//! Commands for the nodes of a cluster.
 
 use std::process::ExitCode;
 use std::time::Duration;

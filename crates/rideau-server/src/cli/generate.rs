@@ -1,4 +1,4 @@
-//! What the program writes about itself, and hashes for config files.
+//! The sample config, the schema, completions, and password hashes.
 
 use std::fs;
 use std::io::{self, Read, Write};

@@ -54,14 +54,14 @@ pub(crate) struct Lock {
     tail: Tail,
 }
 
-/// What both have.
+/// Options that both share.
 #[derive(Args, Debug)]
 struct Tail {
     /// Wait so long for it, as 200ms or 5s [default: as the server says; locks do
     /// not wait]
     #[arg(long, value_name = "SPAN", value_parser = span::parse)]
     wait: Option<Duration>,
-    /// What others see beside the holder
+    /// A note that others see beside the holder
     #[arg(long, value_name = "TEXT")]
     note: Option<String>,
     /// If the command ends with an error, have the member replaced
@@ -78,10 +78,10 @@ struct Tail {
     command: Vec<OsString>,
 }
 
-/// What was granted.
+/// A granted lease.
 struct Lease {
     ticket: String,
-    /// What stands for `{value}` in the command, if anything does.
+    /// The value of `{value}` in the command, if any.
     value: Option<String>,
     /// For the command, and for the user who asked.
     variables: Vec<(&'static str, String)>,
@@ -126,7 +126,7 @@ async fn hold(
 ) -> Done {
     if tail.command.is_empty() && tail.session.is_none() {
         return Err(Failure::Misuse(format!(
-            "what is held ends with its connection, so there has to be a command: \
+            "a lease ends with its connection, so a command is needed: \
              rideau {} {name} -- CMD; or keep it with --session 60s",
             request[0].to_lowercase()
         )));

@@ -38,7 +38,7 @@ pub(crate) struct Lease {
     /// A key of your own: asking with it again gets the same value
     #[arg(long, value_name = "KEY")]
     unique: Vec<String>,
-    /// What stands beside the value
+    /// Data to store with the value
     #[arg(long, value_name = "TEXT")]
     data: Option<String>,
     /// Wait so long for one, as 200ms or 5s [default: not at all]

@@ -12,7 +12,7 @@ use super::hold::word;
 use super::show;
 use crate::wire::{Server, Wire, WireFault};
 
-/// What a pair of commands is.
+/// The pair of commands to measure.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Work {
     /// LOCK and RELEASE, each its own key.
@@ -37,7 +37,7 @@ pub(crate) struct Load {
     pub(crate) span: Duration,
 }
 
-/// What came of it.
+/// The result.
 pub(crate) struct Measured {
     pairs: u64,
     span: Duration,
@@ -49,7 +49,7 @@ struct Worker {
     wire: Wire,
     work: Work,
     pipeline: u32,
-    /// What its keys begin with.
+    /// The prefix of its keys.
     prefix: String,
     id: u32,
 }

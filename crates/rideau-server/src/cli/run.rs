@@ -26,7 +26,7 @@ pub(crate) struct Run {
     /// Where to serve it
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:3000", value_parser = place)]
     listen: SocketAddr,
-    /// As many processes at most
+    /// The most processes
     #[arg(long, value_name = "COUNT", default_value_t = 1)]
     max: usize,
     /// As many requests at a time in one process, instead of as many as it serves best
@@ -85,7 +85,7 @@ pub(crate) fn run(words: &Run, manner: &Manner) -> Done {
 /// Where to serve, read as `serve` reads it.
 fn place(text: &str) -> Result<SocketAddr, String> {
     let local = text.replacen("localhost:", "127.0.0.1:", 1);
-    let fault = || format!("{text:?} is no address; write IP:PORT, as 127.0.0.1:3000");
+    let fault = || format!("{text:?} is not an address; write IP:PORT, as 127.0.0.1:3000");
     local.parse().map_err(|_| fault())
 }
 
@@ -182,7 +182,7 @@ async fn announce(
     Ok(())
 }
 
-/// What an application has to do to be ready.
+/// Says how an application becomes ready.
 fn awaited(config: &AppConfig) -> String {
     let (name, run) = (&config.name, &config.run);
     let place = match run.listen {

@@ -35,7 +35,7 @@ pub(crate) struct Serve {
     set: Vec<(String, String)>,
 }
 
-/// What is served without a file.
+/// The config without a file.
 const DEFAULT: &str = "[broker.default]\n\n[lock.\"*\"]\n";
 
 pub(crate) fn run(words: &Serve, manner: &Manner) -> Done {
@@ -147,7 +147,7 @@ fn assignment(text: &str) -> Result<(String, String), String> {
     Ok((path.trim().into(), value.trim().into()))
 }
 
-/// Say where the server listens, once it does; the last of the places, so many,
+/// Say where the server listens, once it does; the last of the places, this many,
 /// are for applications.
 async fn announce(is_ready: oneshot::Receiver<Ready>, fronts: usize, is_json: bool) -> Infallible {
     if let Ok(Ready {
@@ -196,7 +196,7 @@ async fn announce(is_ready: oneshot::Receiver<Ready>, fronts: usize, is_json: bo
     std::future::pending().await
 }
 
-/// As many threads as the config says, for all that no I/O thread does; one is this one.
+/// The threads of the config for everything outside of I/O threads; this thread is one of them.
 pub(super) fn threads(count: Option<usize>) -> io::Result<Runtime> {
     let mut builder = match count {
         Some(1) => Builder::new_current_thread(),

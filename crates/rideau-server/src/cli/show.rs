@@ -1,4 +1,4 @@
-//! What a server answered, as text for people and as JSON for programs.
+//! Answers of a server, as text for people and as JSON for programs.
 
 use std::io::{self, Write};
 
@@ -119,9 +119,8 @@ mod tests {
 
     #[test]
     fn advice_names_what_is_typed_here() {
-        let said = "NOSUCH pool \"x\": SHOW POOLS lists those there are, POOL.ADD adds one.";
-        let wanted =
-            "NOSUCH pool \"x\": `rideau status pools` lists those there are, POOL.ADD adds one.";
+        let said = "NOSUCH pool \"x\": SHOW POOLS lists them, POOL.ADD adds one.";
+        let wanted = "NOSUCH pool \"x\": `rideau status pools` lists them, POOL.ADD adds one.";
         assert_eq!(in_our_words(said), wanted);
         assert_eq!(in_our_words("CONFIG HISTORY"), "`rideau status history`");
     }

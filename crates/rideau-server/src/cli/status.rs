@@ -38,14 +38,14 @@ pub(crate) struct Explain {
 
 #[derive(Args, Debug)]
 pub(crate) struct Tail {
-    /// What to follow
+    /// The stream to follow
     #[arg(value_enum, default_value_t = Stream::Events)]
     stream: Stream,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 enum Stream {
-    /// What happened to apps, pools, brokers, sessions and the config
+    /// Events of apps, pools, brokers, sessions and the config
     Events,
     /// Asks that were refused
     #[value(alias = "drops")]
@@ -83,7 +83,7 @@ const ROWS: &str = "10000";
 const NAMED: [&str; 6] = ["POOLS", "GROUPS", "BROKERS", "REGULATORS", "RANGES", "APPS"];
 /// How the server calls us.
 const NAME: &str = "rideau-cli";
-/// What an overview shows, and how one is called.
+/// The tables of the overview, with the word for one row.
 const OVERVIEW: [(TableKind, &str); 9] = [
     (TableKind::Pools, "pool"),
     (TableKind::Brokers, "broker"),
@@ -114,13 +114,13 @@ pub(crate) async fn status(words: &Status, manner: &Manner) -> Done {
     {
         let word = kind.word();
         return Err(Failure::Broken(format!(
-            "none of the {word} is called {name:?}; `rideau status {word}` lists those there are"
+            "none of the {word} is called {name:?}; `rideau status {word}` lists them"
         )));
     }
     print_rows(rows, manner)
 }
 
-/// What there is a table of.
+/// The kinds of tables.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Kind {
     Shown(TableKind),
@@ -140,7 +140,7 @@ impl Kind {
         found.ok_or_else(|| {
             let all: Vec<_> = Self::all().map(Self::word).collect();
             let all = all.join(", ");
-            Failure::Broken(format!("there is no status of {text:?}, but of: {all}"))
+            Failure::Broken(format!("there is no status of {text:?}; there is: {all}"))
         })
     }
 
@@ -309,7 +309,7 @@ pub(crate) async fn revoke(words: &Revoke, manner: &Manner) -> Done {
     show::good(answer)?;
     let ticket = &words.ticket;
     said(
-        &format!("{ticket} was taken back"),
+        &format!("{ticket} was revoked"),
         json!({ "revoked": ticket }),
         manner,
     )

@@ -164,7 +164,7 @@ impl Table {
     }
 }
 
-/// What the end of a column's name says about its cells.
+/// The unit of a column, by the end of its name.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Unit {
     None,

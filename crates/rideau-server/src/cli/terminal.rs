@@ -23,7 +23,7 @@ pub(crate) fn one_line(text: &str) -> Cow<'_, str> {
     })
 }
 
-/// What others wrote for a program to read: as it is, unless a person would see it.
+/// Text from clients: unchanged for programs, escaped on a terminal.
 pub(crate) fn payload<'a>(text: &'a str, out: &impl IsTerminal) -> Cow<'a, str> {
     match out.is_terminal() {
         true => tamed(text),

@@ -39,7 +39,7 @@ pub(super) const BACK_AFTER: Duration = Duration::from_secs(6);
 /// All partitions have an owner by then, on the slowest machine.
 const SERVED_MAX: Duration = Duration::from_secs(120);
 
-/// What the demo is told.
+/// The options of the demo.
 pub(super) struct ClusterDemo<'a> {
     /// How long it runs.
     pub(super) seconds: Seconds,

@@ -1,6 +1,6 @@
 //! Two brokers under the same overload, side by side in real time.
 //!
-//! Twice as many ask as can be served, and they keep asking whatever happens
+//! Asks come at twice the rate that can be served, and keep coming whatever happens
 //! to them. Nothing is simulated: the asks and the workers are tasks, the
 //! brokers are the library's, and the waits are real.
 
@@ -62,7 +62,8 @@ async fn show(seconds: u32, screen: &mut Screen) -> io::Result<Finish> {
             _ = ticks.tick() => (),
             _ = &mut interrupt => {
                 let after = Span(began.elapsed());
-                screen.line(&format!("\nstopped after {after}; there is no table of half a run"))?;
+                screen.line(&format!("\nstopped after {after}; a run that is stopped prints no \
+                    table"))?;
                 return Ok(Finish::Interrupted);
             }
         }
@@ -89,7 +90,7 @@ fn introduce(seconds: u32, screen: &mut Screen) -> io::Result<()> {
         trial::CAPACITY
     ))?;
     screen.line(&format!(
-        "{} a second come, and keep coming whatever happens to them.\n",
+        "{} asks a second arrive, whatever becomes of them.\n",
         trial::ASKS
     ))?;
     for (name, options, what) in RIVALS {
@@ -103,7 +104,7 @@ fn introduce(seconds: u32, screen: &mut Screen) -> io::Result<()> {
     screen.line(&screen.paint(Paint::Bold, &heads))
 }
 
-/// What happened to one broker between two glances.
+/// A row about one broker between two samples.
 fn row(time: Duration, before: &Glance, now: &Glance, screen: &Screen) -> String {
     let span = now
         .at

@@ -20,7 +20,7 @@ pub(super) struct Traffic {
     clients: JoinSet<()>,
 }
 
-/// What became of the asks of the last second.
+/// Outcomes of the asks of the last second.
 #[derive(Default)]
 struct Score {
     granted: u64,
@@ -40,7 +40,7 @@ const ASKERS: u64 = 40;
 const WORKERS: u64 = 10;
 const TENANTS: u64 = 8;
 
-/// What is shown of them.
+/// The shown pool, broker and lock.
 const NAMES: [&str; 3] = ["pool pg", "broker checkout", "lock tenant/*"];
 
 /// One client, over one connection.
@@ -122,14 +122,14 @@ impl Traffic {
     }
 }
 
-/// What stands above the lines.
+/// The headings above the lines.
 pub(super) fn heads() -> String {
     let names = NAMES.map(|name| format!("  {name:>23}")).concat();
     let heads = format!("  {:>7}{:>7}{:>9}", "yes/s", "no/s", "p99 wait").repeat(NAMES.len());
     format!("       {names}\n       {heads}")
 }
 
-/// What a client does.
+/// The role of a client.
 #[derive(Clone, Copy)]
 enum Role {
     /// Takes a connection for a moment.

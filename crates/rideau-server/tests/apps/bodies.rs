@@ -28,8 +28,8 @@ fn narrow() -> String {
     format!("[app.shop]\nexec = APP\nconcurrency = 1\nmax = {max}\n")
 }
 
-fn connect(house: &Harness, head: &str) -> TcpStream {
-    let mut stream = TcpStream::connect(house.front).unwrap();
+fn connect(harness: &Harness, head: &str) -> TcpStream {
+    let mut stream = TcpStream::connect(harness.front).unwrap();
     stream.set_read_timeout(Some(LONG)).unwrap();
     let head = format!("{head}Host: test\r\nConnection: close\r\n\r\n");
     stream.write_all(head.as_bytes()).unwrap();
@@ -38,22 +38,22 @@ fn connect(house: &Harness, head: &str) -> TcpStream {
 
 /// Ask all the time while something slow happens: every request is served, and
 /// the server does not grow.
-fn beside(house: &Harness, happens: impl FnOnce()) {
+fn beside(harness: &Harness, happens: impl FnOnce()) {
     for path in ["/source/1", "/"] {
-        assert_eq!(house.get(path).status, 200);
+        assert_eq!(harness.get(path).status, 200);
     }
-    let sent = house
+    let sent = harness
         .ask("POST", "test", "/sink", &vec![b'x'; MIB])
         .unwrap();
     assert_eq!(sent.body, MIB.to_string());
-    let before = house.memory();
-    house.forget_peak();
+    let before = harness.memory();
+    harness.forget_peak();
     let is_over = AtomicBool::new(false);
     let served = thread::scope(|scope| {
         let asked = scope.spawn(|| {
             let mut served = 0;
             while !is_over.load(Ordering::Relaxed) {
-                assert_eq!(house.get("/").status, 200);
+                assert_eq!(harness.get("/").status, 200);
                 served += 1;
                 thread::sleep(REST);
             }
@@ -64,7 +64,7 @@ fn beside(house: &Harness, happens: impl FnOnce()) {
         asked.join().unwrap()
     });
     assert!(served > 10, "only {served} others were served");
-    let peak = house.peak_memory();
+    let peak = harness.peak_memory();
     assert!(peak < before + GROWTH_MAX, "{before} KiB became {peak} KiB");
 }
 
@@ -72,12 +72,12 @@ fn beside(house: &Harness, happens: impl FnOnce()) {
 #[test]
 fn an_upload_in_a_crawl_takes_no_process_and_no_memory() {
     let folder = folder();
-    let house = Harness::new(&folder, &narrow());
+    let harness = Harness::new(&folder, &narrow());
     let count = mebibytes();
-    beside(&house, || {
+    beside(&harness, || {
         let length = count * MIB;
         let head = format!("POST /sink HTTP/1.1\r\nContent-Length: {length}\r\n");
-        let mut stream = connect(&house, &head);
+        let mut stream = connect(&harness, &head);
         let piece = vec![b'x'; PIECE];
         // What comes fast from the beginning would be passed on.
         for part in piece.chunks(PIECE / 16) {
@@ -93,7 +93,7 @@ fn an_upload_in_a_crawl_takes_no_process_and_no_memory() {
         assert!(said.starts_with("HTTP/1.1 200"), "{said}");
         assert!(said.ends_with(&format!("\r\n\r\n{length}")), "{said}");
     });
-    house.end();
+    harness.end();
 }
 
 #[test]
@@ -150,10 +150,10 @@ fn a_crowd_that_sends_a_byte_now_and_then_disturbs_no_other() {
 #[test]
 fn a_download_in_a_crawl_takes_no_process_and_no_memory() {
     let folder = folder();
-    let house = Harness::new(&folder, &narrow());
+    let harness = Harness::new(&folder, &narrow());
     let count = mebibytes();
-    beside(&house, || {
-        let mut stream = connect(&house, &format!("GET /source/{count} HTTP/1.1\r\n"));
+    beside(&harness, || {
+        let mut stream = connect(&harness, &format!("GET /source/{count} HTTP/1.1\r\n"));
         let mut piece = vec![0; PIECE];
         let (mut taken, mut since) = (0, Instant::now());
         loop {
@@ -170,7 +170,7 @@ fn a_download_in_a_crawl_takes_no_process_and_no_memory() {
         assert!(taken > count * MIB, "only {taken} bytes");
         assert!(taken < count * MIB + 4096, "{taken} bytes");
     });
-    house.end();
+    harness.end();
 }
 
 /// Scenario 33. Each event is there before the next is sent, and no delay is in all
@@ -178,9 +178,9 @@ fn a_download_in_a_crawl_takes_no_process_and_no_memory() {
 #[test]
 fn events_of_a_stream_arrive_as_they_are_sent() {
     let folder = folder();
-    let house = Harness::new(&folder, "[app.shop]\nexec = APP\nconcurrency = 1\n");
-    assert_eq!(house.get("/").status, 200);
-    let stream = connect(&house, "GET /events/10/1000 HTTP/1.1\r\n");
+    let harness = Harness::new(&folder, "[app.shop]\nexec = APP\nconcurrency = 1\n");
+    assert_eq!(harness.get("/").status, 200);
+    let stream = connect(&harness, "GET /events/10/1000 HTTP/1.1\r\n");
     let mut late = Vec::new();
     for line in BufReader::new(stream).lines() {
         let line = line.unwrap();
@@ -197,5 +197,5 @@ fn events_of_a_stream_arrive_as_they_are_sent() {
     );
     late.sort_unstable();
     assert!(late[2] < Duration::from_millis(50), "{late:?}");
-    house.end();
+    harness.end();
 }

@@ -23,8 +23,8 @@ fn within(given: &Given, folder: &Path) -> Harness {
 }
 
 /// The cgroup of the only process, with the one that escaped.
-fn part(given: &Given, house: &Harness) -> (std::path::PathBuf, i32) {
-    let pid: i32 = house.get("/pid").body.parse().unwrap();
+fn part(given: &Given, harness: &Harness) -> (std::path::PathBuf, i32) {
+    let pid: i32 = harness.get("/pid").body.parse().unwrap();
     let parts = given.parts();
     let [part] = &parts[..] else {
         panic!("one cgroup for one process: {parts:?}");
@@ -47,13 +47,13 @@ fn what_a_process_started_ends_with_it_however_well_it_hid() {
         return;
     };
     let folder = folder();
-    let house = within(&given, &folder);
-    let (part, hidden) = part(&given, &house);
-    house.cli(&["restart", "shop", "--now"]);
+    let harness = within(&given, &folder);
+    let (part, hidden) = part(&given, &harness);
+    harness.cli(&["restart", "shop", "--now"]);
     until("it is gone", || !runs(hidden));
     until("its cgroup is gone", || !part.exists());
-    house.get("/pid");
-    house.end();
+    harness.get("/pid");
+    harness.end();
     assert_eq!(given.parts(), [""; 0].map(std::path::PathBuf::from));
 }
 
@@ -63,9 +63,9 @@ fn no_process_outlives_a_server_that_was_killed_however_well_it_hid() {
         return;
     };
     let folder = folder();
-    let mut house = within(&given, &folder);
-    let (part, hidden) = part(&given, &house);
-    house.kill();
+    let mut harness = within(&given, &folder);
+    let (part, hidden) = part(&given, &harness);
+    harness.kill();
     until("it is gone", || !runs(hidden));
     until("its cgroup is gone", || !part.exists());
     let again = within(&given, &folder);

@@ -17,17 +17,17 @@ fn an_application_that_closes_idle_connections_fails_no_request() {
     const CLIENTS: u64 = 16;
     const REQUESTS: u64 = 2000;
     let folder = folder();
-    let house = Harness::new(
+    let harness = Harness::new(
         &folder,
         "[app.shop]\nexec = APP\nmax = 1\nenv = { IDLE_CLOSE = \"50\" }\n",
     );
-    assert_eq!(house.get("/").status, 200);
+    assert_eq!(harness.get("/").status, 200);
     let failed = Mutex::new(Vec::new());
     let ask = |seed: u64| {
         let mut rng = Rng::new(seed);
         for _ in 0..REQUESTS / CLIENTS {
             thread::sleep(Duration::from_millis(rng.below(100)));
-            match house.ask("GET", "test", "/", b"") {
+            match harness.ask("GET", "test", "/", b"") {
                 Ok(answer) if answer.status == 200 => (),
                 other => failed.lock().unwrap().push(format!("{other:?}")),
             }
@@ -42,12 +42,12 @@ fn an_application_that_closes_idle_connections_fails_no_request() {
     let failed = failed.into_inner().unwrap();
     let first = failed.first();
     assert!(failed.is_empty(), "{} failed: {first:?}", failed.len());
-    house.end();
+    harness.end();
 }
 
 /// A connection that was used and is kept.
-fn idle(house: &Harness) -> TcpStream {
-    let mut stream = TcpStream::connect(house.front).unwrap();
+fn idle(harness: &Harness) -> TcpStream {
+    let mut stream = TcpStream::connect(harness.front).unwrap();
     stream.set_read_timeout(Some(LONG)).unwrap();
     stream
         .write_all(b"GET /pid HTTP/1.1\r\nHost: test\r\n\r\n")
@@ -59,14 +59,14 @@ fn idle(house: &Harness) -> TcpStream {
 }
 
 /// What most of fifty busy clients wait for an answer at most.
-fn busy(house: &Harness) -> Duration {
+fn busy(harness: &Harness) -> Duration {
     let took = Mutex::new(Vec::new());
     thread::scope(|scope| {
         for _ in 0..50 {
             scope.spawn(|| {
                 for _ in 0..10 {
                     let since = Instant::now();
-                    assert_eq!(house.get("/").status, 200);
+                    assert_eq!(harness.get("/").status, 200);
                     took.lock().unwrap().push(since.elapsed());
                 }
             });
@@ -94,15 +94,15 @@ fn two_thousand_idle_connections_disturb_no_other() {
     };
     setrlimit(Resource::Nofile, limit).unwrap();
     let folder = folder();
-    let house = Harness::new(
+    let harness = Harness::new(
         &folder,
         "[app.shop]\nexec = APP\nmax = 1\nqueue = { timeout = \"30s\", max = 500 }\n",
     );
-    busy(&house);
-    let (alone, before) = (busy(&house), house.memory());
-    let crowd: Vec<_> = (0..IDLE).map(|_| idle(&house)).collect();
-    let each = (house.memory().saturating_sub(before) << 10) / IDLE as u64;
-    let among = busy(&house);
+    busy(&harness);
+    let (alone, before) = (busy(&harness), harness.memory());
+    let crowd: Vec<_> = (0..IDLE).map(|_| idle(&harness)).collect();
+    let each = (harness.memory().saturating_sub(before) << 10) / IDLE as u64;
+    let among = busy(&harness);
     eprintln!("{each} bytes for each idle connection; {alone:?} alone, {among:?} among them");
     // Generous: others want the processor, too.
     assert!(
@@ -111,5 +111,5 @@ fn two_thousand_idle_connections_disturb_no_other() {
     );
     assert!(each < 64 << 10, "{each} bytes for each idle connection");
     drop(crowd);
-    house.end();
+    harness.end();
 }

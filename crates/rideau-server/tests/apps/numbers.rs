@@ -11,31 +11,31 @@ fn value(page: &str, series: &str) -> f64 {
     found.trim().parse().unwrap()
 }
 
-fn get(house: &Harness, path: &str) -> Json {
-    let answer = house.admin("GET", path, "");
+fn get(harness: &Harness, path: &str) -> Json {
+    let answer = harness.admin("GET", path, "");
     assert_eq!(answer.status, 200, "{path}: {answer:?}");
     serde_json::from_str(&answer.body).unwrap()
 }
 
-fn act(house: &Harness, path: &str, body: &str) {
-    let answer = house.admin("POST", path, body);
+fn act(harness: &Harness, path: &str, body: &str) {
+    let answer = harness.admin("POST", path, body);
     assert_eq!(answer.status, 200, "{path}: {answer:?}");
 }
 
 #[test]
 fn requests_processes_and_errors_are_counted() {
     let folder = folder();
-    let house = Harness::with_front(
+    let harness = Harness::with_front(
         &folder,
         "max = 4\n",
         "[app.shop]\nexec = APP\nmax = 1\nbody_max = \"10B\"\nretry = false\n",
     );
     for _ in 0..3 {
-        assert_eq!(house.get("/").status, 200);
+        assert_eq!(harness.get("/").status, 200);
     }
-    let long = house.ask("POST", "test", "/echo", &[b'x'; 11]).unwrap();
+    let long = harness.ask("POST", "test", "/echo", &[b'x'; 11]).unwrap();
     assert_eq!(long.status, 413, "{long:?}");
-    let page = house.admin("GET", "/metrics", "").body;
+    let page = harness.admin("GET", "/metrics", "").body;
     for (series, expected) in [
         ("rideau_app_processes{app=\"shop\",state=\"ready\"}", 1.0),
         ("rideau_app_processes{app=\"shop\",state=\"starting\"}", 0.0),
@@ -76,33 +76,33 @@ fn requests_processes_and_errors_are_counted() {
         value(&page, &format!("rideau_app_what_if_loss{{max=\"{max}\"}}"));
     }
 
-    let ended = house.ask("POST", "test", "/exit/1", b"").unwrap();
+    let ended = harness.ask("POST", "test", "/exit/1", b"").unwrap();
     assert_eq!(ended.status, 502, "{ended:?}");
     let lost = "rideau_app_exits_total{app=\"shop\",cause=\"lost\"}";
     until("its end is counted", || {
-        value(&house.admin("GET", "/metrics", "").body, lost) == 1.0
+        value(&harness.admin("GET", "/metrics", "").body, lost) == 1.0
     });
-    let page = house.admin("GET", "/metrics", "").body;
+    let page = harness.admin("GET", "/metrics", "").body;
     let closed = "rideau_app_errors_total{app=\"shop\",error=\"app_closed\"}";
     assert_eq!(value(&page, closed), 1.0);
-    house.end();
+    harness.end();
 }
 
 #[test]
 fn applications_are_shown_and_steered_over_http() {
     let folder = folder();
-    let house = Harness::new(
+    let harness = Harness::new(
         &folder,
         "[app.shop]\nexec = APP\nmax = 2\nidle_after = \"1h\"\n\
          env = { SAY = \"hello from shop\" }\n",
     );
-    let pid = house.get("/pid").body;
-    let all = get(&house, "/api/v1/apps");
+    let pid = harness.get("/pid").body;
+    let all = get(&harness, "/api/v1/apps");
     assert_eq!(all["apps"][0]["name"], "shop", "{all}");
     assert_eq!(all["apps"][0]["answered"]["2xx"], 1, "{all}");
     assert_eq!(all["processes"], 1);
-    assert_eq!(get(&house, "/api/v1/state")["apps"][0]["state"], "ready");
-    let one = get(&house, "/api/v1/apps/shop");
+    assert_eq!(get(&harness, "/api/v1/state")["apps"][0]["state"], "ready");
+    let one = get(&harness, "/api/v1/apps/shop");
     assert_eq!(one["processes"][0]["pid"].to_string(), pid, "{one}");
     assert!(
         one["processes"][0]["memory"].as_u64() > Some(1 << 20),
@@ -110,44 +110,44 @@ fn applications_are_shown_and_steered_over_http() {
     );
     assert!(one["processes"][0]["cpu_us"].as_u64() > Some(0), "{one}");
     until("it is in the history", || {
-        let names = get(&house, "/api/v1/history");
+        let names = get(&harness, "/api/v1/history");
         let names = names["names"].as_array().unwrap().clone();
         names.contains(&"app.shop.ready".into())
     });
     until("the history has its process", || {
-        let series = get(&house, "/api/v1/history?series=app.shop.ready");
+        let series = get(&harness, "/api/v1/history?series=app.shop.ready");
         let values = series["series"]["app.shop.ready"].as_array().unwrap();
         values.last().unwrap()[1] == 1.0
     });
-    let log = get(&house, "/api/v1/apps/shop/logs?lines=1");
+    let log = get(&harness, "/api/v1/apps/shop/logs?lines=1");
     assert_eq!(log["lines"][0]["text"], "hello from shop", "{log}");
-    let page = house.admin("GET", "/", "").body;
+    let page = harness.admin("GET", "/", "").body;
     assert!(page.contains("<h2>Applications</h2>"), "{page}");
 
-    let state = || get(&house, "/api/v1/apps/shop")["processes"][0]["state"].clone();
-    act(&house, &format!("/api/v1/processes/{pid}/disable"), "");
+    let state = || get(&harness, "/api/v1/apps/shop")["processes"][0]["state"].clone();
+    act(&harness, &format!("/api/v1/processes/{pid}/disable"), "");
     assert_eq!(state(), "disabled");
-    let again = house.admin("POST", &format!("/api/v1/processes/{pid}/disable"), "");
+    let again = harness.admin("POST", &format!("/api/v1/processes/{pid}/disable"), "");
     assert_eq!(again.status, 409, "{again:?}");
-    act(&house, &format!("/api/v1/processes/{pid}/enable"), "");
+    act(&harness, &format!("/api/v1/processes/{pid}/enable"), "");
     assert_eq!(state(), "ready");
-    act(&house, "/api/v1/apps/shop/spawn", "");
+    act(&harness, "/api/v1/apps/shop/spawn", "");
     until("both are ready", || {
-        get(&house, "/api/v1/apps/shop")["ready"] == 2
+        get(&harness, "/api/v1/apps/shop")["ready"] == 2
     });
-    let full = house.admin("POST", "/api/v1/apps/shop/spawn", "");
+    let full = harness.admin("POST", "/api/v1/apps/shop/spawn", "");
     assert_eq!(full.status, 409, "{full:?}");
-    act(&house, &format!("/api/v1/processes/{pid}/detach"), "");
+    act(&harness, &format!("/api/v1/processes/{pid}/detach"), "");
     until("it is gone", || {
         !processes_of(&folder).contains(&pid.parse().unwrap())
     });
-    let before = get(&house, "/api/v1/apps/shop")["generation"].as_u64();
+    let before = get(&harness, "/api/v1/apps/shop")["generation"].as_u64();
     act(
-        &house,
+        &harness,
         "/api/v1/apps/shop/restart",
         "{\"how\":\"blocking\"}",
     );
-    let after = get(&house, "/api/v1/apps/shop")["generation"].as_u64();
+    let after = get(&harness, "/api/v1/apps/shop")["generation"].as_u64();
     assert!(after > before, "{before:?} {after:?}");
     for (path, status) in [
         ("/api/v1/apps/blog/restart", 404),
@@ -155,9 +155,9 @@ fn applications_are_shown_and_steered_over_http() {
         ("/api/v1/processes/999999999/kill", 404),
         ("/api/v1/processes/x/kill", 404),
     ] {
-        assert_eq!(house.admin("POST", path, "").status, status, "{path}");
+        assert_eq!(harness.admin("POST", path, "").status, status, "{path}");
     }
-    let wrong = house.admin("POST", "/api/v1/apps/shop/restart", "{\"how\":\"soon\"}");
+    let wrong = harness.admin("POST", "/api/v1/apps/shop/restart", "{\"how\":\"soon\"}");
     assert_eq!(wrong.status, 400, "{wrong:?}");
-    house.end();
+    harness.end();
 }

@@ -18,15 +18,15 @@ fn process(peer: &mut Peer, column: &str) -> String {
     cell(&shown, 0, column)
 }
 
-fn json(house: &Harness, words: &[&str]) -> Json {
-    let said = house.cli(&[words, &["--json"]].concat());
+fn json(harness: &Harness, words: &[&str]) -> Json {
+    let said = harness.cli(&[words, &["--json"]].concat());
     serde_json::from_str(&said).unwrap_or_else(|error| panic!("{error}: {said}"))
 }
 
 /// A command of the command line that is to fail; what it says then.
-fn fails(house: &Harness, words: &[&str]) -> String {
+fn fails(harness: &Harness, words: &[&str]) -> String {
     let done = command(env!("CARGO_BIN_EXE_rideau"))
-        .args(["--server", &house.control])
+        .args(["--server", &harness.control])
         .args(words)
         .output()
         .unwrap();
@@ -38,42 +38,44 @@ fn fails(house: &Harness, words: &[&str]) -> String {
 #[test]
 fn a_disabled_process_waits_an_enabled_one_serves_and_a_detached_one_goes() {
     let folder = folder();
-    let house = Harness::new(
+    let harness = Harness::new(
         &folder,
         "[app.shop]\nexec = APP\nconcurrency = 4\nmax = 1\n",
     );
-    let pid = house.get("/pid").body;
-    let mut ops = house.peer();
+    let pid = harness.get("/pid").body;
+    let mut ops = harness.peer();
     thread::scope(|scope| {
         let served: Vec<_> = (0..2)
-            .map(|_| scope.spawn(|| house.get("/sleep/3000")))
+            .map(|_| scope.spawn(|| harness.get("/sleep/3000")))
             .collect();
         until("both are served", || process(&mut ops, "sessions") == "2");
         assert_eq!(ops.say(&format!("APP.DISABLE {pid}")), "+OK");
         assert_eq!(process(&mut ops, "state"), "disabled");
         let late = ops.say("APP.GET shop WAIT 100");
-        assert!(late.starts_with("[timeout, "), "nobody new: {late}");
+        assert!(late.starts_with("[timeout, "), "nothing new: {late}");
         for answer in served {
             assert_eq!(answer.join().unwrap().status, 200);
         }
     });
-    until("nobody is served", || process(&mut ops, "sessions") == "0");
+    until("no request is served", || {
+        process(&mut ops, "sessions") == "0"
+    });
     assert_eq!(process(&mut ops, "state"), "disabled", "it is kept");
     let twice = ops.say(&format!("APP.DISABLE {pid}"));
     assert!(twice.starts_with("-ERR process"), "{twice}");
 
     assert_eq!(ops.say(&format!("APP.ENABLE {pid}")), "+OK");
-    assert_eq!(house.get("/pid").body, pid, "it serves again");
+    assert_eq!(harness.get("/pid").body, pid, "it serves again");
 
     thread::scope(|scope| {
-        let served = scope.spawn(|| house.get("/sleep/2000"));
+        let served = scope.spawn(|| harness.get("/sleep/2000"));
         until("it is served", || process(&mut ops, "sessions") == "1");
         assert_eq!(ops.say(&format!("APP.DETACH {pid}")), "+OK");
         let shown = ops.ask(&["SHOW", "PROCESSES"]);
         assert_eq!(cell(&shown, 0, "state"), "draining", "{shown:?}");
         assert_eq!(served.join().unwrap().status, 200);
     });
-    assert_ne!(house.get("/pid").body, pid);
+    assert_ne!(harness.get("/pid").body, pid);
     until("it is gone", || {
         !processes_of(&folder).contains(&pid.parse().unwrap())
     });
@@ -86,22 +88,22 @@ fn a_disabled_process_waits_an_enabled_one_serves_and_a_detached_one_goes() {
     ] {
         assert!(events.contains(told), "{told}: {events}");
     }
-    house.end();
+    harness.end();
 }
 
 #[test]
 fn processes_are_restarted_in_three_ways() {
     let folder = folder();
-    let house = Harness::new(&folder, "[app.shop]\nexec = APP\nmin = 1\nmax = 1\n");
-    let mut ops = house.peer();
-    let mut pid = house.get("/pid").body;
+    let harness = Harness::new(&folder, "[app.shop]\nexec = APP\nmin = 1\nmax = 1\n");
+    let mut ops = harness.peer();
+    let mut pid = harness.get("/pid").body;
     for how in ["", " ROLLING", " blocking", " NOW"] {
         assert_eq!(ops.say(&format!("APP.RESTART shop{how}")), "+OK");
         until("another serves", || {
-            let now = house.get("/pid");
+            let now = harness.get("/pid");
             now.status == 200 && now.body != pid
         });
-        pid = house.get("/pid").body;
+        pid = harness.get("/pid").body;
         until("the old one is gone", || processes_of(&folder).len() == 1);
     }
     assert!(ops.say("APP.RESTART shop SOON").starts_with("-ERR"));
@@ -109,17 +111,17 @@ fn processes_are_restarted_in_three_ways() {
     until("it is settled", || {
         cell(&ops.ask(&["APP.LS"]), 0, "state") == "ready"
     });
-    house.end();
+    harness.end();
 }
 
 #[test]
 fn more_processes_are_started_up_to_the_limit_and_one_is_killed() {
     let folder = folder();
-    let house = Harness::new(
+    let harness = Harness::new(
         &folder,
         "[app.shop]\nexec = APP\nmax = 2\nidle_after = \"1h\"\n",
     );
-    let mut ops = house.peer();
+    let mut ops = harness.peer();
     for count in 1..=2 {
         assert_eq!(ops.say("APP.SPAWN shop"), "+OK");
         until("it is ready", || {
@@ -153,18 +155,18 @@ fn more_processes_are_started_up_to_the_limit_and_one_is_killed() {
     until("it is forgotten", || {
         ops.say(&format!("APP.KILL {pid}")).starts_with("-NOSUCH")
     });
-    house.end();
+    harness.end();
 }
 
 #[test]
 fn what_an_app_does_and_writes_is_shown() {
     let folder = folder();
-    let house = Harness::new(
+    let harness = Harness::new(
         &folder,
         "[app.shop]\nexec = APP\nmax = 1\nenv = { SAY = \"hello from shop\" }\n",
     );
-    let mut ops = house.operator();
-    let pid = house.get("/pid").body;
+    let mut ops = harness.operator();
+    let pid = harness.get("/pid").body;
     let lines = ops.say("APP.LOG shop LINES 5");
     assert_eq!(lines, "[[1, 1, out, hello from shop]]");
 
@@ -176,7 +178,7 @@ fn what_an_app_does_and_writes_is_shown() {
     let memory: u64 = cell(&shown, 0, "memory").parse().unwrap();
     assert!(memory > 1 << 20, "{memory}");
     thread::scope(|scope| {
-        let served = scope.spawn(|| house.get("/sleep/2000?secret=1"));
+        let served = scope.spawn(|| harness.get("/sleep/2000?secret=1"));
         until("it is served", || {
             !rows(&ops.ask(&["SHOW", "REQUESTS"])).is_empty()
         });
@@ -197,83 +199,86 @@ fn what_an_app_does_and_writes_is_shown() {
         "{why}"
     );
     assert!(ops.say("EXPLAIN app:shop").contains("App shop is ready"));
-    house.end();
+    harness.end();
 }
 
 #[test]
 fn an_app_that_does_not_start_is_explained() {
     let folder = folder();
-    let house = Harness::new(&folder, "[app.shop]\nexec = APP\nenv = { CRASH = \"3\" }\n");
-    let mut ops = house.operator();
+    let harness = Harness::new(&folder, "[app.shop]\nexec = APP\nenv = { CRASH = \"3\" }\n");
+    let mut ops = harness.operator();
     let refused = ops.say("APP.GET shop WAIT 20000");
     assert!(refused.contains("3"), "{refused}");
     let why = ops.say("EXPLAIN shop");
     assert!(why.contains("App shop is failing"), "{why}");
     assert!(why.contains("cannot start: CRASH is set"), "{why}");
-    let shown = house.admin("GET", "/api/v1/apps/shop", "").body;
+    let shown = harness.admin("GET", "/api/v1/apps/shop", "").body;
     let shown: Json = serde_json::from_str(&shown).unwrap();
     assert_eq!(shown["state"], "failing", "{shown}");
     assert!(shown["failing"]["failures"].as_u64() >= Some(1), "{shown}");
     let lines = shown["report"]["lines"].to_string();
     assert!(lines.contains("CRASH is set"), "{shown}");
-    let numbers = house.admin("GET", "/metrics", "").body;
+    let numbers = harness.admin("GET", "/metrics", "").body;
     let failed = numbers.lines().find_map(|line| {
         line.strip_prefix("rideau_app_spawns_total{app=\"shop\",outcome=\"failed\"} ")
     });
     assert!(failed.unwrap().parse::<f64>().unwrap() >= 1.0);
-    house.end();
+    harness.end();
 }
 
 #[test]
 fn the_command_line_does_the_same() {
     let folder = folder();
-    let house = Harness::new(
+    let harness = Harness::new(
         &folder,
         "[app.shop]\nexec = APP\nmax = 2\nidle_after = \"1h\"\n\
          env = { SAY = \"hello from shop\" }\n",
     );
-    let pid = house.get("/pid").body;
-    let said = house.cli(&["status"]);
+    let pid = harness.get("/pid").body;
+    let said = harness.cli(&["status"]);
     assert!(said.contains("shop") && said.contains("ready"), "{said}");
-    assert_eq!(json(&house, &["status", "apps"])[0]["state"], "ready");
+    assert_eq!(json(&harness, &["status", "apps"])[0]["state"], "ready");
     for kind in ["processes", "process"] {
-        assert_eq!(json(&house, &["status", kind])[0]["pid"].to_string(), pid);
+        assert_eq!(json(&harness, &["status", kind])[0]["pid"].to_string(), pid);
     }
-    assert_eq!(house.cli(&["logs", "shop"]), "1 out hello from shop\n");
-    let line = json(&house, &["logs", "shop", "-n", "1"]);
+    assert_eq!(harness.cli(&["logs", "shop"]), "1 out hello from shop\n");
+    let line = json(&harness, &["logs", "shop", "-n", "1"]);
     assert_eq!(line["text"], "hello from shop");
 
-    house.cli(&["disable", &pid]);
+    harness.cli(&["disable", &pid]);
     assert_eq!(
-        json(&house, &["status", "processes"])[0]["state"],
+        json(&harness, &["status", "processes"])[0]["state"],
         "disabled"
     );
-    house.cli(&["enable", &pid]);
-    assert_eq!(json(&house, &["status", "processes"])[0]["state"], "ready");
-    house.cli(&["spawn", "shop"]);
+    harness.cli(&["enable", &pid]);
+    assert_eq!(
+        json(&harness, &["status", "processes"])[0]["state"],
+        "ready"
+    );
+    harness.cli(&["spawn", "shop"]);
     until("both are ready", || {
-        json(&house, &["status", "apps"])[0]["ready"] == 2
+        json(&harness, &["status", "apps"])[0]["ready"] == 2
     });
-    house.cli(&["detach", &pid]);
+    harness.cli(&["detach", &pid]);
     until("it is gone", || {
         !processes_of(&folder).contains(&pid.parse().unwrap())
     });
-    let other = house.get("/pid").body;
-    house.cli(&["restart", "shop"]);
-    until("another serves", || house.get("/pid").body != other);
-    assert!(house.cli(&["explain", "shop"]).contains("App shop is"));
+    let other = harness.get("/pid").body;
+    harness.cli(&["restart", "shop"]);
+    until("another serves", || harness.get("/pid").body != other);
+    assert!(harness.cli(&["explain", "shop"]).contains("App shop is"));
 
-    assert!(fails(&house, &["restart", "blog"]).contains("app \"blog\""));
-    assert!(fails(&house, &["disable", "999999999"]).contains("process \"999999999\""));
-    assert!(fails(&house, &["logs", "blog"]).contains("app \"blog\""));
-    house.end();
+    assert!(fails(&harness, &["restart", "blog"]).contains("app \"blog\""));
+    assert!(fails(&harness, &["disable", "999999999"]).contains("process \"999999999\""));
+    assert!(fails(&harness, &["logs", "blog"]).contains("app \"blog\""));
+    harness.end();
 }
 
 #[test]
 fn the_command_line_restarts_in_three_ways() {
     let folder = folder();
-    let house = Harness::new(&folder, "[app.shop]\nexec = APP\nmin = 1\nmax = 1\n");
-    let mut pid = house.get("/pid").body;
+    let harness = Harness::new(&folder, "[app.shop]\nexec = APP\nmin = 1\nmax = 1\n");
+    let mut pid = harness.get("/pid").body;
     for (words, cause) in [
         (&["restart", "shop"][..], "one after the other"),
         (&["restart", "shop", "--blocking"][..], "have finished"),
@@ -282,32 +287,32 @@ fn the_command_line_restarts_in_three_ways() {
             "all processes are stopped",
         ),
     ] {
-        assert!(house.cli(words).contains("OK"), "{words:?}");
-        assert!(house.log().contains(cause), "{cause}: {}", house.log());
+        assert!(harness.cli(words).contains("OK"), "{words:?}");
+        assert!(harness.log().contains(cause), "{cause}: {}", harness.log());
         until("another serves", || {
-            let now = house.get("/pid");
+            let now = harness.get("/pid");
             now.status == 200 && now.body != pid
         });
-        pid = house.get("/pid").body;
+        pid = harness.get("/pid").body;
         until("the old one is gone", || processes_of(&folder).len() == 1);
     }
     // A request that is being served is finished, or it is not.
     for (word, status) in [("--blocking", 200), ("--now", 502)] {
-        let mut ops = house.operator();
+        let mut ops = harness.operator();
         thread::scope(|scope| {
-            let slow = scope.spawn(|| house.ask("POST", "test", "/sleep/2000", b"").unwrap());
+            let slow = scope.spawn(|| harness.ask("POST", "test", "/sleep/2000", b"").unwrap());
             until("it is served", || {
                 !rows(&ops.ask(&["SHOW", "REQUESTS"])).is_empty()
             });
-            house.cli(&["restart", "shop", word]);
+            harness.cli(&["restart", "shop", word]);
             assert_eq!(slow.join().unwrap().status, status, "{word}");
         });
-        until("another serves", || house.get("/pid").status == 200);
+        until("another serves", || harness.get("/pid").status == 200);
     }
     let both = command(env!("CARGO_BIN_EXE_rideau"))
         .args([
             "--server",
-            &house.control,
+            &harness.control,
             "restart",
             "shop",
             "--now",
@@ -316,21 +321,21 @@ fn the_command_line_restarts_in_three_ways() {
         .output()
         .unwrap();
     assert_eq!(both.status.code(), Some(2), "{both:?}");
-    house.end();
+    harness.end();
 }
 
 #[test]
 fn what_an_application_writes_can_be_followed() {
     let folder = folder();
-    let house = Harness::new(
+    let harness = Harness::new(
         &folder,
         "[app.shop]\nexec = APP\nmax = 1\nenv = { SAY = \"hello from shop\" }\n",
     );
-    assert_eq!(house.get("/say/before").status, 200);
+    assert_eq!(harness.get("/say/before").status, 200);
     let mut following = command(env!("CARGO_BIN_EXE_rideau"))
         .args([
             "--server",
-            &house.control,
+            &harness.control,
             "logs",
             "shop",
             "--follow",
@@ -347,10 +352,10 @@ fn what_an_application_writes_can_be_followed() {
         "as many of the last as were asked for"
     );
     for word in ["one", "two"] {
-        assert_eq!(house.get(&format!("/say/{word}")).status, 200);
+        assert_eq!(harness.get(&format!("/say/{word}")).status, 200);
         assert_eq!(next(), format!("1 out {word}"));
     }
-    house.cli(&["restart", "shop"]);
+    harness.cli(&["restart", "shop"]);
     assert_eq!(
         next(),
         "2 out hello from shop",
@@ -359,5 +364,5 @@ fn what_an_application_writes_can_be_followed() {
     assert!(following.try_wait().unwrap().is_none(), "it never ends");
     following.kill().unwrap();
     following.wait().unwrap();
-    house.end();
+    harness.end();
 }

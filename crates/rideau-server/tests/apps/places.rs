@@ -44,10 +44,10 @@ fn of_app(peer: &mut Peer, column: &str) -> String {
 #[test]
 fn a_place_is_had_for_as_long_as_its_ticket() {
     let folder = folder();
-    let house = Harness::new(&folder, NARROW);
-    let mut peer = house.peer();
+    let harness = Harness::new(&folder, NARROW);
+    let mut peer = harness.peer();
     let (ticket, address, pid) = get(&mut peer, "shop");
-    let other = house.peer().say("APP.GET shop WAIT 0");
+    let other = harness.peer().say("APP.GET shop WAIT 0");
     assert!(other.starts_with("[full, "), "the only place: {other}");
     assert_eq!(of_app(&mut peer, "sessions"), "1");
     let held = peer.ask(&["HELD"]);
@@ -56,20 +56,20 @@ fn a_place_is_had_for_as_long_as_its_ticket() {
 
     assert_eq!(peer.say(&format!("RELEASE {ticket}")), "+OK");
     assert_eq!(of_app(&mut peer, "sessions"), "0");
-    assert_eq!(house.get("/pid").body, pid);
+    assert_eq!(harness.get("/pid").body, pid);
     let again = peer.say(&format!("RELEASE {ticket}"));
     assert!(again.starts_with("-STALE"), "{again}");
-    house.end();
+    harness.end();
 }
 
 #[test]
 fn an_ask_that_is_repeated_by_its_name_gets_the_same_place() {
     let folder = folder();
-    let house = Harness::new(
+    let harness = Harness::new(
         &folder,
         "[app.shop]\nexec = APP\nconcurrency = 2\nmax = 1\n",
     );
-    let (mut peer, mut other) = (house.peer(), house.peer());
+    let (mut peer, mut other) = (harness.peer(), harness.peer());
     let named = "APP.GET shop WAIT 20000 ID mine";
     let said = peer.say(named);
     assert!(said.starts_with("[go, "), "{said}");
@@ -81,14 +81,14 @@ fn an_ask_that_is_repeated_by_its_name_gets_the_same_place() {
     assert_eq!(of_app(&mut peer, "sessions"), "2");
     assert_eq!(peer.say(&format!("RELEASE {}", ticket(&said))), "+OK");
     assert_eq!(of_app(&mut peer, "sessions"), "1");
-    house.end();
+    harness.end();
 }
 
 #[test]
 fn a_holder_that_vanishes_gives_its_place_to_a_waiting_client() {
     let folder = folder();
-    let house = Harness::new(&folder, NARROW);
-    let (mut first, mut second, mut ops) = (house.peer(), house.peer(), house.peer());
+    let harness = Harness::new(&folder, NARROW);
+    let (mut first, mut second, mut ops) = (harness.peer(), harness.peer(), harness.peer());
     let (_, _, pid) = get(&mut first, "shop");
     second.send(&["APP.GET", "shop", "WAIT", "20000"]);
     until("it waits", || of_app(&mut ops, "waiting") == "1");
@@ -98,18 +98,20 @@ fn a_holder_that_vanishes_gives_its_place_to_a_waiting_client() {
     let said = second.hear();
     assert!(said.starts_with("[go, ") && said.contains(&pid), "{said}");
     drop(second);
-    until("nobody has a place", || of_app(&mut ops, "sessions") == "0");
-    let numbers = house.admin("GET", "/metrics", "").body;
+    until("no request has a place", || {
+        of_app(&mut ops, "sessions") == "0"
+    });
+    let numbers = harness.admin("GET", "/metrics", "").body;
     let back = "rideau_reclaims_total{kind=\"app\",cause=\"disconnect\"} 2";
     assert!(numbers.contains(back), "{numbers}");
-    house.end();
+    harness.end();
 }
 
 #[test]
 fn a_client_that_does_not_want_to_wait_is_told_no() {
     let folder = folder();
-    let house = Harness::new(&folder, NARROW);
-    let (mut first, mut second) = (house.peer(), house.peer());
+    let harness = Harness::new(&folder, NARROW);
+    let (mut first, mut second) = (harness.peer(), harness.peer());
     get(&mut first, "shop");
     let full = second.say("APP.GET shop WAIT 0");
     assert!(full.starts_with("[full, "), "{full}");
@@ -123,7 +125,7 @@ fn a_client_that_does_not_want_to_wait_is_told_no() {
     drop(first);
     let granted = second.say(&format!("AWAIT {ticket}"));
     assert!(granted.starts_with("[go, "), "{granted}");
-    house.end();
+    harness.end();
 }
 
 /// `ops` may do anything, `eyes` only look, `anna` anything with `shop` alone.
@@ -147,8 +149,8 @@ fn with_users(folder: &Path) -> Harness {
     Harness::new(folder, &text)
 }
 
-fn login(house: &Harness, name: &str) -> Peer {
-    let mut peer = house.peer();
+fn login(harness: &Harness, name: &str) -> Peer {
+    let mut peer = harness.peer();
     assert_eq!(peer.say(&format!("AUTH {name} secret")), "+OK");
     peer
 }
@@ -170,8 +172,8 @@ fn pid_of(ops: &mut Peer, app: &str) -> String {
 #[test]
 fn users_see_and_steer_the_apps_that_are_theirs() {
     let folder = folder();
-    let house = with_users(&folder);
-    let (mut ops, mut anna) = (login(&house, "ops"), login(&house, "anna"));
+    let harness = with_users(&folder);
+    let (mut ops, mut anna) = (login(&harness, "ops"), login(&harness, "anna"));
     let (shop, blog) = (pid_of(&mut ops, "shop"), pid_of(&mut ops, "blog"));
     for what in ["APPS", "PROCESSES"] {
         let seen = rows(&anna.ask(&["SHOW", what]));
@@ -195,14 +197,14 @@ fn users_see_and_steer_the_apps_that_are_theirs() {
     assert!(anna.say("EXPLAIN blog").starts_with("-NOSUCH"));
     assert_eq!(anna.say(&format!("APP.DISABLE {shop}")), "+OK");
     assert_eq!(ops.say(&format!("APP.ENABLE {shop}")), "+OK");
-    house.end();
+    harness.end();
 }
 
 #[test]
 fn a_user_who_may_only_look_does_nothing_to_apps() {
     let folder = folder();
-    let house = with_users(&folder);
-    let (mut ops, mut eyes) = (login(&house, "ops"), login(&house, "eyes"));
+    let harness = with_users(&folder);
+    let (mut ops, mut eyes) = (login(&harness, "ops"), login(&harness, "eyes"));
     let shop = pid_of(&mut ops, "shop");
     assert_eq!(rows(&eyes.ask(&["APP.LS"])).len(), 2);
     for line in ["APP.RESTART shop", "APP.LOG shop", "APP.SPAWN shop"] {
@@ -213,5 +215,5 @@ fn a_user_who_may_only_look_does_nothing_to_apps() {
     assert!(said.contains("add \"app\" to its allow list"), "{said}");
     let said = eyes.say("APP.GET shop");
     assert!(said.contains("add \"get\" to its allow list"), "{said}");
-    house.end();
+    harness.end();
 }

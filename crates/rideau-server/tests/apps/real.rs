@@ -20,12 +20,12 @@ struct Asked {
     failed: Vec<String>,
 }
 
-fn wrk(house: &Harness) -> Running {
+fn wrk(harness: &Harness) -> Running {
     command("wrk")
         .args(["-t1", "-c8", &format!("-d{ASKS_FOR}")])
         // Slow is no failure while other tests want the processor, too.
         .args(["--timeout", "6s"])
-        .arg(format!("http://{}/", house.front))
+        .arg(format!("http://{}/", harness.front))
         .stdout(Stdio::piped())
         .start()
 }
@@ -49,25 +49,25 @@ fn said(wrk: Running) -> Asked {
 /// replaced, and in the end it drains. On a busy machine requests wait as long as that takes.
 fn serves_all_the_time(folder: &Path, app: &str) {
     let text = format!("[app.shop]\n{app}\nmin = 1\nmax = 2\nqueue = \"never\"\n");
-    let house = Harness::new(folder, &text);
-    let first = house.get("/");
+    let harness = Harness::new(folder, &text);
+    let first = harness.get("/");
     assert_eq!(first.status, 200, "{first:?}");
     let old = processes_of(folder);
-    let asking = wrk(&house);
+    let asking = wrk(&harness);
     thread::sleep(Duration::from_millis(500));
     // No, if it has grown by itself, as it does where starts are slow.
-    house.peer().say("APP.SPAWN shop");
-    until("a second process is ready", || house.ready().len() == 2);
-    house.cli(&["restart", "shop"]);
+    harness.peer().say("APP.SPAWN shop");
+    until("a second process is ready", || harness.ready().len() == 2);
+    harness.cli(&["restart", "shop"]);
     until("all are new", || {
         let now = processes_of(folder);
-        house.ready().len() == 2 && old.iter().all(|pid| !now.contains(pid))
+        harness.ready().len() == 2 && old.iter().all(|pid| !now.contains(pid))
     });
     let asked = said(asking);
     assert!(asked.failed.is_empty(), "{:?}", asked.failed);
     assert!(asked.requests > 100, "only {} requests", asked.requests);
-    assert_eq!(house.get("/").status, 200);
-    house.end();
+    assert_eq!(harness.get("/").status, 200);
+    harness.end();
 }
 
 #[test]

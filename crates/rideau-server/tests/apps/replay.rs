@@ -24,9 +24,9 @@ use crate::peer::{cell, rows};
 use crate::tiny;
 
 const MAX: usize = 10;
-/// Time goes so many times faster than in the trace, if the machine can.
+/// Time goes this many times faster than in the trace, if the machine can.
 const FASTER: u32 = 50;
-/// As many ask at a time.
+/// How many ask at a time.
 const CLIENTS: usize = 4;
 /// How often processes are counted.
 const LOOK: Duration = Duration::from_millis(50);
@@ -48,7 +48,7 @@ fn a_hundred_applications_share_room_for_ten_processes() {
     let app = |n| format!("[app.a{n}]\nhosts = [\"a{n}.test\"]\nidle_after = \"none\"\n{keys}");
     let apps: String = (0..APPS).map(app).collect();
     let front = format!("max = {MAX}\nstarts_max = 2\nevict_for = \"count\"");
-    let house = Harness::with_front(&folder, &front, &apps);
+    let harness = Harness::with_front(&folder, &front, &apps);
 
     let (over, is_over) = mpsc::channel::<()>();
     let seen = &folder;
@@ -64,14 +64,14 @@ fn a_hundred_applications_share_room_for_ten_processes() {
         });
         // Moved here, so that it goes whatever happens.
         let over = over;
-        replay(&house, &requests);
+        replay(&harness, &requests);
         drop(over);
         most.join().unwrap()
     });
     assert!(most <= MAX + 1, "there were {most} at a time");
     assert!(most > MAX / 2, "there were only {most} at a time");
 
-    let mut ops = house.peer();
+    let mut ops = harness.peer();
     let shown = ops.ask(&["SHOW", "APPS"]);
     let column = |name: &str| -> Vec<u64> {
         let all = (0..rows(&shown).len()).map(|row| cell(&shown, row, name));
@@ -89,7 +89,7 @@ fn a_hundred_applications_share_room_for_ten_processes() {
         starts.abs_diff(simulated) * 100 <= simulated * within,
         "{starts} starts, and the machine alone makes {simulated}"
     );
-    house.end();
+    harness.end();
 }
 
 /// When a request is due.
@@ -98,13 +98,13 @@ fn due(request: &Request) -> Duration {
 }
 
 /// Ask for all that the trace has. No request is refused.
-fn replay(house: &Harness, requests: &[Request]) {
+fn replay(harness: &Harness, requests: &[Request]) {
     let (next, began) = (AtomicUsize::new(0), Instant::now());
     let ask = || {
         while let Some(request) = requests.get(next.fetch_add(1, Ordering::Relaxed)) {
             thread::sleep(due(request).saturating_sub(began.elapsed()));
             let host = format!("a{}.test", request.app);
-            let answer = house.ask("GET", &host, "/", b"").unwrap();
+            let answer = harness.ask("GET", &host, "/", b"").unwrap();
             assert_eq!(answer.status, 200, "{host}: {answer:?}");
         }
     };

@@ -10,13 +10,13 @@ use crate::harness::{Answer, Harness, folder, processes_of, until};
 
 /// Ask all the time while something happens; says how many were asked. All of
 /// them are answered.
-fn under_load(house: &Harness, happens: impl FnOnce()) -> u32 {
+fn under_load(harness: &Harness, happens: impl FnOnce()) -> u32 {
     let (is_over, asked) = (AtomicBool::new(false), AtomicU32::new(0));
     thread::scope(|scope| {
         for _ in 0..4 {
             scope.spawn(|| {
                 while !is_over.load(Ordering::Relaxed) {
-                    let answer: Answer = house.get("/sleep/5");
+                    let answer: Answer = harness.get("/sleep/5");
                     assert_eq!(answer.status, 200, "{answer:?}");
                     asked.fetch_add(1, Ordering::Relaxed);
                 }
@@ -40,12 +40,12 @@ fn touch(folder: &std::path::Path) {
 #[test]
 fn a_touched_marker_restarts_without_a_request() {
     let folder = folder();
-    let house = Harness::new(
+    let harness = Harness::new(
         &folder,
         "[app.shop]\nexec = APP\nroot = \"FOLDER\"\nmin = 1\n",
     );
     until("it is there", || processes_of(&folder).len() == 1);
-    let before = house.get("/pid").body;
+    let before = harness.get("/pid").body;
     // The first look only remembers.
     thread::sleep(Duration::from_millis(1500));
     touch(&folder);
@@ -53,15 +53,15 @@ fn a_touched_marker_restarts_without_a_request() {
         let now = processes_of(&folder);
         now.len() == 1 && now[0].to_string() != before
     });
-    assert_ne!(house.get("/pid").body, before);
-    house.end();
+    assert_ne!(harness.get("/pid").body, before);
+    harness.end();
 }
 
 /// Scenarios 10 and 11.
 #[test]
 fn code_that_does_not_start_leaves_the_old_code_serving() {
     let folder = folder();
-    let house = Harness::new(
+    let harness = Harness::new(
         &folder,
         "[app.shop]\nexec = APP\nroot = \"FOLDER\"\nmin = 2\nmax = 2\n\
          env = { CRASH_IF = \"FOLDER/broken\" }\n",
@@ -69,10 +69,10 @@ fn code_that_does_not_start_leaves_the_old_code_serving() {
     until("both are there", || processes_of(&folder).len() == 2);
     let before = processes_of(&folder);
     thread::sleep(Duration::from_millis(1500));
-    let asked = under_load(&house, || {
+    let asked = under_load(&harness, || {
         fs::write(folder.join("broken"), "").unwrap();
         touch(&folder);
-        until("it is told", || house.log().contains("deploy_failed"));
+        until("it is told", || harness.log().contains("deploy_failed"));
         let after = processes_of(&folder);
         assert!(before.iter().all(|pid| after.contains(pid)), "{after:?}");
         fs::remove_file(folder.join("broken")).unwrap();
@@ -83,7 +83,7 @@ fn code_that_does_not_start_leaves_the_old_code_serving() {
         });
     });
     assert!(asked > 10, "{asked} requests");
-    house.end();
+    harness.end();
 }
 
 /// Scenario 43.
@@ -97,20 +97,20 @@ fn another_release_behind_a_link_is_started() {
         file.set_modified(std::time::UNIX_EPOCH).unwrap();
     }
     symlink("one", folder.join("current")).unwrap();
-    let house = Harness::new(
+    let harness = Harness::new(
         &folder,
         "[app.shop]\nexec = APP\nroot = \"FOLDER/current\"\nmin = 1\n",
     );
-    let first = house.get("/cwd").body;
+    let first = harness.get("/cwd").body;
     assert!(first.ends_with("/one"), "{first}");
     thread::sleep(Duration::from_millis(1500));
     symlink("two", folder.join("next")).unwrap();
     fs::rename(folder.join("next"), folder.join("current")).unwrap();
     until("the new release runs", || {
-        house.get("/cwd").body.ends_with("/two")
+        harness.get("/cwd").body.ends_with("/two")
     });
     until("the old one is gone", || processes_of(&folder).len() == 1);
-    house.end();
+    harness.end();
 }
 
 /// Scenario 13.
@@ -118,35 +118,35 @@ fn another_release_behind_a_link_is_started() {
 fn with_always_restart_each_process_serves_one_request() {
     let folder = folder();
     fs::write(folder.join("tmp/always_restart.txt"), "").unwrap();
-    let house = Harness::new(
+    let harness = Harness::new(
         &folder,
         "[app.shop]\nexec = APP\nroot = \"FOLDER\"\nmax = 3\n",
     );
     thread::sleep(Duration::from_millis(1500));
     let (one, two) = thread::scope(|scope| {
-        let one = scope.spawn(|| house.get("/pid").body);
-        let two = scope.spawn(|| house.get("/pid").body);
+        let one = scope.spawn(|| harness.get("/pid").body);
+        let two = scope.spawn(|| harness.get("/pid").body);
         (one.join().unwrap(), two.join().unwrap())
     });
     assert_ne!(one, two);
-    assert_ne!(house.get("/pid").body, two);
-    house.end();
+    assert_ne!(harness.get("/pid").body, two);
+    harness.end();
 }
 
 #[test]
 fn always_restart_that_comes_later_ends_the_process_that_was_used() {
     let folder = folder();
-    let house = Harness::new(
+    let harness = Harness::new(
         &folder,
         "[app.shop]\nexec = APP\nroot = \"FOLDER\"\nmin = 1\nmax = 1\n",
     );
-    let first = house.get("/pid").body;
+    let first = harness.get("/pid").body;
     fs::write(folder.join("tmp/always_restart.txt"), "").unwrap();
     until("each process serves one request", || {
-        let (one, two) = (house.get("/pid").body, house.get("/pid").body);
+        let (one, two) = (harness.get("/pid").body, harness.get("/pid").body);
         one != first && one != two
     });
-    house.end();
+    harness.end();
 }
 
 #[test]
@@ -156,24 +156,28 @@ fn an_application_with_an_address_of_its_own_is_restarted_there() {
         let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         free.local_addr().unwrap().port()
     };
-    let house = Harness::new(
+    let harness = Harness::new(
         &folder,
         &format!(
             "[app.shop]\nexec = APP\nmin = 1\nlisten = \"127.0.0.1:{port}\"\n\
              env = {{ WRONG_PORT = \"{port}\" }}\n"
         ),
     );
-    let before = house.get("/pid").body;
-    let asked = under_load(&house, || {
-        house.cli(&["restart", "shop"]);
+    let before = harness.get("/pid").body;
+    let asked = under_load(&harness, || {
+        harness.cli(&["restart", "shop"]);
         until("another is there", || {
             let now = processes_of(&folder);
             now.len() == 1 && now[0].to_string() != before
         });
-        until("it serves", || house.ready().len() == 1);
+        until("it serves", || harness.ready().len() == 1);
     });
     assert!(asked > 4, "{asked} requests");
-    assert_ne!(house.get("/pid").body, before);
-    assert!(!house.log().contains("did not start"), "{}", house.log());
-    house.end();
+    assert_ne!(harness.get("/pid").body, before);
+    assert!(
+        !harness.log().contains("did not start"),
+        "{}",
+        harness.log()
+    );
+    harness.end();
 }

@@ -50,20 +50,20 @@ fn programs_get_no_file_of_the_server_and_no_rights_but_those_that_they_were_giv
     let open = fs::File::open("/dev/zero").unwrap();
     let far = fcntl_dupfd_cloexec(&open, 900).unwrap();
     fcntl_setfd(&far, FdFlags::empty()).unwrap();
-    let mut house = Harness::start_limited(&folder, "exec 3</dev/null 7</dev/zero");
+    let mut harness = Harness::start_limited(&folder, "exec 3</dev/null 7</dev/zero");
     drop(far);
-    let server = house.pid();
+    let server = harness.pid();
     for file in [3, 7, 900] {
         let path = format!("/proc/{server}/fd/{file}");
         assert!(fs::read_link(&path).is_ok(), "the server has {path}");
     }
-    assert_eq!(house.get("/").body, "[0, 1, 2] 1");
-    assert_eq!(house.get("/trusted").body, "[0, 1, 2] 0");
-    let mut peer = house.peer();
+    assert_eq!(harness.get("/").body, "[0, 1, 2] 1");
+    assert_eq!(harness.get("/trusted").body, "[0, 1, 2] 0");
+    let mut peer = harness.peer();
     let taken = peer.say("TAKE plain WAIT 30000");
     assert!(taken.contains("0-1-2-1"), "{taken}");
     let taken = peer.say("TAKE trusted WAIT 30000");
     assert!(taken.contains("0-1-2-0"), "{taken}");
     drop(peer);
-    house.stop();
+    harness.stop();
 }

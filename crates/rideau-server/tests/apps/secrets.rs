@@ -15,7 +15,7 @@ const SAID: &str = "the words of the program";
 
 /// An app and a pool whose programs say something and fail. `eyes` may look at all and
 /// take, `keeper` may read what they say, too.
-fn house(folder: &Path) -> Harness {
+fn harness(folder: &Path) -> Harness {
     let hash = Hash::of(b"secret").unwrap();
     let hash = hash.as_str();
     let exec = format!("[\"sh\", \"-c\", \"echo {SAID} >&2; exit 3\", \"${{SECRET_WORD}}\"]");
@@ -36,8 +36,8 @@ fn house(folder: &Path) -> Harness {
     Harness::start_limited(folder, &format!("export SECRET_WORD={SECRET}"))
 }
 
-fn login(house: &Harness, name: &str) -> Peer {
-    let mut peer = house.peer();
+fn login(harness: &Harness, name: &str) -> Peer {
+    let mut peer = harness.peer();
     assert_eq!(peer.say(&format!("AUTH {name} secret")), "+OK");
     peer
 }
@@ -48,8 +48,8 @@ const KEEPER: &str = "a2VlcGVyOnNlY3JldA==";
 const OPS: &str = "b3BzOnNlY3JldA==";
 
 /// All that one is shown, each with where that was.
-fn all(house: &Harness, name: &str, basic: &str) -> Vec<(String, String)> {
-    let mut peer = login(house, name);
+fn all(harness: &Harness, name: &str, basic: &str) -> Vec<(String, String)> {
+    let mut peer = login(harness, name);
     let mut shown = Vec::new();
     for line in [
         "TAKE work WAIT 100",
@@ -91,7 +91,7 @@ fn all(house: &Harness, name: &str, basic: &str) -> Vec<(String, String)> {
         "/api/v1/explain/shop",
         "/api/v1/explain/work",
     ] {
-        let answer = house.admin_as(basic, path);
+        let answer = harness.admin_as(basic, path);
         shown.push((path.to_owned(), answer.body));
     }
     shown
@@ -100,8 +100,8 @@ fn all(house: &Harness, name: &str, basic: &str) -> Vec<(String, String)> {
 #[test]
 fn output_is_for_users_who_may_read_logs_and_secrets_are_never_shown() {
     let folder = folder();
-    let house = house(&folder);
-    let mut keeper = login(&house, "keeper");
+    let harness = harness(&folder);
+    let mut keeper = login(&harness, "keeper");
     for name in ["shop", "work"] {
         until("its failure is known", || {
             let _ = keeper.say("TAKE work WAIT 100");
@@ -109,12 +109,12 @@ fn output_is_for_users_who_may_read_logs_and_secrets_are_never_shown() {
             keeper.say(&format!("EXPLAIN {name}")).contains(SAID)
         });
     }
-    for (place, text) in all(&house, "eyes", EYES) {
+    for (place, text) in all(&harness, "eyes", EYES) {
         assert!(!text.contains(SAID), "{place}: {text}");
         assert!(!text.contains("code 3"), "{place}: {text}");
         assert!(!text.contains(SECRET), "{place}: {text}");
     }
-    let kept = all(&house, "keeper", KEEPER);
+    let kept = all(&harness, "keeper", KEEPER);
     for wanted in [
         "TAKE work WAIT 100",
         "EXPLAIN shop",
@@ -126,7 +126,7 @@ fn output_is_for_users_who_may_read_logs_and_secrets_are_never_shown() {
         let (_, text) = kept.iter().find(|(place, _)| place == wanted).unwrap();
         assert!(text.contains(SAID), "{wanted}: {text}");
     }
-    let whole = all(&house, "ops", OPS);
+    let whole = all(&harness, "ops", OPS);
     for (place, text) in kept.iter().chain(&whole) {
         assert!(!text.contains(SECRET), "{place}: {text}");
     }
@@ -141,7 +141,7 @@ fn output_is_for_users_who_may_read_logs_and_secrets_are_never_shown() {
     }
     // A user who checks a config does not read the environment by what is wrong
     // with it.
-    let mut ops = login(&house, "ops");
+    let mut ops = login(&harness, "ops");
     for text in [
         "[log]\nlevel = \"${SECRET_WORD}\"\n",
         "[pool.x]\nmember = { exec = [\"sh\"], ready = \"${SECRET_WORD}\" }\n",
@@ -150,5 +150,5 @@ fn output_is_for_users_who_may_read_logs_and_secrets_are_never_shown() {
         assert!(said.starts_with('-'), "{said}");
         assert!(!said.contains(SECRET), "{said}");
     }
-    house.end();
+    harness.end();
 }

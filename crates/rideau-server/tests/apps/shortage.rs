@@ -15,14 +15,14 @@ const USER: u32 = 54_321;
 
 /// Give a server that runs another limit; what it may have at most is left. The
 /// command runs as the user that the server runs as.
-fn limit(house: &Harness, user: &str, what: &str, most: &str) {
-    let limit = format!("{user} prlimit --pid {} --{what}={most}:", house.pid());
+fn limit(harness: &Harness, user: &str, what: &str, most: &str) {
+    let limit = format!("{user} prlimit --pid {} --{what}={most}:", harness.pid());
     let done = command("sh").args(["-c", &limit]).status();
     assert!(done.unwrap().success(), "{limit}");
 }
 
-fn refused(house: &Harness, host: &str) {
-    let answer = house.ask("GET", host, "/", b"").unwrap();
+fn refused(harness: &Harness, host: &str) {
+    let answer = harness.ask("GET", host, "/", b"").unwrap();
     assert_eq!(answer.status, 503, "{answer:?}");
     assert_eq!(
         answer.field("X-Rideau-Error"),
@@ -32,8 +32,8 @@ fn refused(house: &Harness, host: &str) {
     assert!(answer.field("Retry-After").is_some(), "{answer:?}");
 }
 
-fn serves(house: &Harness, host: &str) -> bool {
-    house
+fn serves(harness: &Harness, host: &str) -> bool {
+    harness
         .ask("GET", host, "/", b"")
         .is_ok_and(|answer| answer.status == 200)
 }
@@ -54,14 +54,14 @@ fn a_server_without_files_refuses_and_recovers() {
         "",
         "[app.shop]\nexec = APP\nbackoff_max = \"500ms\"\n",
     );
-    let house = Harness::start_limited(&folder, "ulimit -n 72");
+    let harness = Harness::start_limited(&folder, "ulimit -n 72");
     // Idle connections take what a start would need.
     let idle: Vec<_> = (0..60)
-        .map_while(|_| std::net::TcpStream::connect(house.front).ok())
+        .map_while(|_| std::net::TcpStream::connect(harness.front).ok())
         .collect();
     thread::sleep(Duration::from_millis(300));
     let timeout = Some(Duration::from_secs(2));
-    let mut stream = std::net::TcpStream::connect(house.front).unwrap();
+    let mut stream = std::net::TcpStream::connect(harness.front).unwrap();
     stream.set_read_timeout(timeout).unwrap();
     let request = b"GET / HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n";
     std::io::Write::write_all(&mut stream, request).unwrap();
@@ -73,28 +73,28 @@ fn a_server_without_files_refuses_and_recovers() {
         "{said}"
     );
     drop((idle, stream));
-    until("it serves again", || house.get("/").status == 200);
-    house.end();
+    until("it serves again", || harness.get("/").status == 200);
+    harness.end();
 }
 
 /// Scenario 40: files run out while it serves.
 #[test]
 fn a_start_without_files_fails_and_others_are_served() {
     let folder = folder();
-    let house = Harness::new(&folder, &two("exec = APP"));
-    assert!(serves(&house, "here"));
+    let harness = Harness::new(&folder, &two("exec = APP"));
+    assert!(serves(&harness, "here"));
     // A client's connection is possible, and one to the process that is there.
-    limit(&house, "", "nofile", &files(&house, 3).to_string());
-    refused(&house, "there");
-    assert!(serves(&house, "here"));
-    limit(&house, "", "nofile", "1024");
-    until("it serves again", || serves(&house, "there"));
-    house.end();
+    limit(&harness, "", "nofile", &files(&harness, 3).to_string());
+    refused(&harness, "there");
+    assert!(serves(&harness, "here"));
+    limit(&harness, "", "nofile", "1024");
+    until("it serves again", || serves(&harness, "there"));
+    harness.end();
 }
 
 /// The limit at which as many more files can be opened.
-fn files(house: &Harness, more: usize) -> usize {
-    let open = fs::read_dir(format!("/proc/{}/fd", house.pid())).unwrap();
+fn files(harness: &Harness, more: usize) -> usize {
+    let open = fs::read_dir(format!("/proc/{}/fd", harness.pid())).unwrap();
     let open = open.flatten().map(|entry| entry.file_name());
     let open: Vec<usize> = open
         .map(|name| name.to_str().unwrap().parse().unwrap())
@@ -119,14 +119,14 @@ fn a_start_without_processes_fails_and_others_are_served() {
     for path in [folder.clone(), folder.join("rideau.toml")] {
         std::os::unix::fs::chown(path, Some(USER), Some(USER)).unwrap();
     }
-    let house = Harness::start_limited(&folder, &format!("exec {become_other} \"$0\" \"$@\""));
-    assert!(serves(&house, "here"));
-    limit(&house, &become_other, "nproc", &tasks().to_string());
-    refused(&house, "there");
-    assert!(serves(&house, "here"));
-    limit(&house, &become_other, "nproc", "1000");
-    until("it serves again", || serves(&house, "there"));
-    house.end();
+    let harness = Harness::start_limited(&folder, &format!("exec {become_other} \"$0\" \"$@\""));
+    assert!(serves(&harness, "here"));
+    limit(&harness, &become_other, "nproc", &tasks().to_string());
+    refused(&harness, "there");
+    assert!(serves(&harness, "here"));
+    limit(&harness, &become_other, "nproc", "1000");
+    until("it serves again", || serves(&harness, "there"));
+    harness.end();
 }
 
 /// Another user may run this program and the server.

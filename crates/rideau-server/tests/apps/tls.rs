@@ -79,7 +79,7 @@ fn a_client_is_shown_the_certificate_of_the_name_it_asks_for() {
     let port = free_port();
     let apps = certificate("exact", "") + &certificate("wild", "") + APP;
     let front = format!("tls_listen = [\"127.0.0.1:{port}\"]\n");
-    let house = Harness::with_front(&folder, &front, &apps);
+    let harness = Harness::with_front(&folder, &front, &apps);
     let [one, two] = [("one", one), ("two", two)].map(|(name, it)| ca(&folder, name, &it.pem()));
     let get = |ca: &Path, host: &str| {
         let words = &[];
@@ -92,7 +92,7 @@ fn a_client_is_shown_the_certificate_of_the_name_it_asks_for() {
     assert!(unknown.contains("unrecognized name"), "{unknown}");
     let nameless = get(&two, "127.0.0.1").unwrap_err();
     assert!(nameless.contains("unrecognized name"), "{nameless}");
-    house.end();
+    harness.end();
 }
 
 #[test]
@@ -102,7 +102,7 @@ fn a_renewed_certificate_counts_and_a_bad_one_does_not() {
     write(&folder, "shop", &papers("shop", &old));
     let port = free_port();
     let front = format!("tls_listen = [\"127.0.0.1:{port}\"]\n");
-    let house = Harness::with_front(&folder, &front, &(certificate("shop", "") + APP));
+    let harness = Harness::with_front(&folder, &front, &(certificate("shop", "") + APP));
     let [old, new_ca] =
         [("old", &old), ("new", &new)].map(|(name, it)| ca(&folder, name, &it.pem()));
     let get = |ca: &Path| {
@@ -115,15 +115,15 @@ fn a_renewed_certificate_counts_and_a_bad_one_does_not() {
     until("the new one is shown", || get(&new_ca).is_ok());
     // A key that does not belong to it.
     fs::write(folder.join("shop.key"), papers("shop", &new).key()).unwrap();
-    until("it is said", || house.log().contains("cannot be used"));
+    until("it is said", || harness.log().contains("cannot be used"));
     assert_eq!(get(&new_ca).as_deref(), Ok("200"), "the old pair goes on");
     fs::write(folder.join("shop.pem"), "-----BEGIN CERT").unwrap();
     write(&folder, "shop", &renewed);
     until("they are good again", || {
-        house.log().matches("were read again").count() >= 2
+        harness.log().matches("were read again").count() >= 2
     });
     assert_eq!(get(&new_ca).as_deref(), Ok("200"));
-    house.end();
+    harness.end();
 }
 
 #[test]
@@ -157,7 +157,7 @@ fn clients_need_a_certificate_only_where_theirs_is_asked_for() {
         APP,
     ]
     .concat();
-    let house = Harness::with_front(&folder, &front, &apps);
+    let harness = Harness::with_front(&folder, &front, &apps);
     let ca = ca(&folder, "ours", &ours.pem());
     let get = |words: &[&str], host: &str| {
         let ca = &ca;
@@ -178,5 +178,5 @@ fn clients_need_a_certificate_only_where_theirs_is_asked_for() {
             "{version}"
         );
     }
-    house.end();
+    harness.end();
 }

@@ -13,13 +13,13 @@ const APP: &str = "[app.shop]\nexec = APP\nroot = \"FOLDER\"\nmin = 1\n\
                    trial = { answers = 20, time = \"1s\" }\n";
 
 /// Ask all the time while something happens. Says how many answers were not 200.
-fn asked(house: &Harness, method: &str, pause: Duration, happens: impl FnOnce()) -> (u32, u32) {
+fn asked(harness: &Harness, method: &str, pause: Duration, happens: impl FnOnce()) -> (u32, u32) {
     let (is_over, all, bad) = (AtomicBool::new(false), AtomicU32::new(0), AtomicU32::new(0));
     thread::scope(|scope| {
         for _ in 0..4 {
             scope.spawn(|| {
                 while !is_over.load(Ordering::Relaxed) {
-                    let answer = house.ask(method, "test", "/x", b"").unwrap();
+                    let answer = harness.ask(method, "test", "/x", b"").unwrap();
                     all.fetch_add(1, Ordering::Relaxed);
                     bad.fetch_add(u32::from(answer.status != 200), Ordering::Relaxed);
                     thread::sleep(pause);
@@ -35,48 +35,48 @@ fn asked(house: &Harness, method: &str, pause: Duration, happens: impl FnOnce())
 #[test]
 fn readers_see_nothing_of_code_that_fails_every_request() {
     let folder = folder();
-    let house = Harness::new(&folder, APP);
-    let old = house.get("/pid").body;
-    let (all, bad) = asked(&house, "GET", Duration::from_millis(5), || {
+    let harness = Harness::new(&folder, APP);
+    let old = harness.get("/pid").body;
+    let (all, bad) = asked(&harness, "GET", Duration::from_millis(5), || {
         until("there is a past", || {
-            house.log().len() > 1 && !house.ready().is_empty()
+            harness.log().len() > 1 && !harness.ready().is_empty()
         });
         thread::sleep(Duration::from_millis(500));
         fs::write(folder.join("broken"), "").unwrap();
-        house.cli(&["restart", "shop"]);
-        until("it is rejected", || house.log().contains("deploy_failed"));
+        harness.cli(&["restart", "shop"]);
+        until("it is rejected", || harness.log().contains("deploy_failed"));
     });
     assert!(all > 20, "{all} requests");
-    assert_eq!(bad, 0, "of {all}: {}", house.log());
-    assert!(house.log().contains("is on trial"), "{}", house.log());
-    until("the old code serves alone", || house.ready().len() == 1);
-    assert_eq!(house.get("/pid").body, old);
+    assert_eq!(bad, 0, "of {all}: {}", harness.log());
+    assert!(harness.log().contains("is on trial"), "{}", harness.log());
+    until("the old code serves alone", || harness.ready().len() == 1);
+    assert_eq!(harness.get("/pid").body, old);
     // The next deploy is good.
     fs::remove_file(folder.join("broken")).unwrap();
-    let (_, bad) = asked(&house, "GET", Duration::from_millis(5), || {
-        house.cli(&["restart", "shop"]);
+    let (_, bad) = asked(&harness, "GET", Duration::from_millis(5), || {
+        harness.cli(&["restart", "shop"]);
         until("it is deployed", || {
-            house.log().contains("all processes run")
+            harness.log().contains("all processes run")
         });
     });
-    assert_eq!(bad, 0, "{}", house.log());
-    assert_ne!(house.get("/pid").body, old);
-    house.end();
+    assert_eq!(bad, 0, "{}", harness.log());
+    assert_ne!(harness.get("/pid").body, old);
+    harness.end();
 }
 
 #[test]
 fn what_changes_something_is_never_sent_twice() {
     let folder = folder();
-    let house = Harness::new(&folder, APP);
-    house.get("/pid");
-    let (_, bad) = asked(&house, "POST", Duration::from_millis(20), || {
+    let harness = Harness::new(&folder, APP);
+    harness.get("/pid");
+    let (_, bad) = asked(&harness, "POST", Duration::from_millis(20), || {
         thread::sleep(Duration::from_millis(500));
         fs::write(folder.join("broken"), "").unwrap();
-        house.cli(&["restart", "shop"]);
-        until("it is rejected", || house.log().contains("deploy_failed"));
+        harness.cli(&["restart", "shop"]);
+        until("it is rejected", || harness.log().contains("deploy_failed"));
     });
     let seen = fs::read(folder.join("posts")).unwrap_or_default();
     assert_eq!(seen.len() as u32, bad, "each failure was one request");
     assert!((3..=20).contains(&bad), "{bad} were shown");
-    house.end();
+    harness.end();
 }

@@ -256,7 +256,7 @@ fn there_are_as_many_connections_as_the_config_allows() {
         wire.send("CLIENT ID");
         let answer = wire.try_read().ok();
         let is_refused = matches!(&answer, Some(Value::Error(text)) if text.starts_with(
-            "BUSY there are 5 connections, as many as limits.connections_max allows"
+            "BUSY limits.connections_max (5) reached"
         ));
         if is_refused {
             assert!(wire.is_closed());
@@ -292,7 +292,7 @@ fn no_client_holds_or_waits_for_more_than_the_config_allows() {
         "ASK desk ASYNC",
         "POOL.OFFER one x",
     ] {
-        let held = "BUSY this holder has 3 leases and asks, as many as limits.held_max allows";
+        let held = "BUSY limits.held_max (3) reached";
         wire.ask(more).is_error(held);
     }
     let mut other = server.connect();
@@ -308,7 +308,7 @@ fn no_client_holds_or_waits_for_more_than_the_config_allows() {
         "LOCK key-3 WAIT 10",
         "REG.ASK few",
     ] {
-        let waits = "BUSY 2 commands wait, as many as limits.waiters_max allows";
+        let waits = "BUSY limits.waiters_max (2) reached";
         third.ask(more).is_error(waits);
     }
 }
@@ -327,7 +327,7 @@ fn mistakes_are_told_in_words_that_help() {
         ),
         (
             "NONSENSE",
-            "ERR unknown command \"NONSENSE\": COMMAND LIST shows what there is.",
+            "ERR unknown command \"NONSENSE\": COMMAND LIST shows all commands.",
         ),
         (
             "LOCK",
@@ -344,27 +344,27 @@ fn mistakes_are_told_in_words_that_help() {
         ),
         (
             "TAKE one WAIT",
-            "ERR WAIT wants milliseconds, and nothing follows.",
+            "ERR WAIT needs milliseconds, and nothing follows.",
         ),
         (
             "TAKE one WAIT -1",
-            "ERR WAIT wants milliseconds, not \"-1\".",
+            "ERR WAIT takes milliseconds, not \"-1\".",
         ),
         (
             "TAKE one WAIT 1.5",
-            "ERR WAIT wants milliseconds, not \"1.5\".",
+            "ERR WAIT takes milliseconds, not \"1.5\".",
         ),
         (
             "TAKE one WAIT 18446744073709551616",
-            "ERR WAIT wants milliseconds from 0 to 30000, not \"18446744073709551616\".",
+            "ERR WAIT takes milliseconds from 0 to 30000, not \"18446744073709551616\".",
         ),
         (
             "LOCK key PER 99999999999999",
-            "ERR PER wants units from 0 to 1099511627776, not",
+            "ERR PER takes units from 0 to 1099511627776, not",
         ),
         (
             "LOCK key UNITS 0",
-            "ERR UNITS wants units from 1 to 4294967295, not \"0\".",
+            "ERR UNITS takes units from 1 to 4294967295, not \"0\".",
         ),
         (
             "AWAIT x",
@@ -376,7 +376,7 @@ fn mistakes_are_told_in_words_that_help() {
         ("REG.ASK none", "NOSUCH regulator \"none\": "),
         (
             "REG.UPDATE few soon",
-            "ERR REG.UPDATE wants microseconds, not \"soon\".",
+            "ERR REG.UPDATE takes microseconds, not \"soon\".",
         ),
         ("SELECT 1", "ERR there is one database: SELECT 0."),
         ("HELLO 4", "NOPROTO this server speaks versions 2 and 3"),
@@ -390,7 +390,7 @@ fn mistakes_are_told_in_words_that_help() {
         ("SESSION CLOSE", "ERR this connection is in no session"),
         (
             "SESSION OPEN TTL 0",
-            "ERR TTL wants milliseconds from 1 to 604800000, not \"0\".",
+            "ERR TTL takes milliseconds from 1 to 604800000, not \"0\".",
         ),
         (
             "AUTH secret",
@@ -403,7 +403,7 @@ fn mistakes_are_told_in_words_that_help() {
         wire.ask(line).is_error(answer);
     }
     wire.ask(&format!("RELEASE {ticket} MAYBE"))
-        .is_error("ERR RELEASE wants OK or FAIL");
+        .is_error("ERR RELEASE takes OK or FAIL");
     wire.ask(&format!("DONE {ticket}")).is_error("WRONGTYPE");
     wire.ask(&format!("REG.DONE {ticket}"))
         .is_error("WRONGTYPE");
@@ -425,11 +425,11 @@ fn names_are_short_and_text() {
     wire.ask_words(&[b"LOCK", b""])
         .is_error("ERR a key has 1 to 16 bytes");
     wire.ask_words(&[b"TAKE", bad])
-        .is_error("ERR TAKE wants a pool, or @group in UTF-8");
+        .is_error("ERR TAKE takes a pool, or @group in UTF-8");
     wire.ask_words(&[b"ASK", bad])
-        .is_error("ERR ASK wants a broker in UTF-8");
+        .is_error("ERR ASK takes a broker in UTF-8");
     wire.ask_words(&[b"TAKE", b"one", b"NOTE", bad])
-        .is_error("ERR NOTE wants a few words");
+        .is_error("ERR NOTE takes a short text");
     let note = [b'n'; 65];
     wire.ask_words(&[b"TAKE", b"one", b"NOTE", &note])
         .is_error("ERR NOTE has 0 to 64 bytes");

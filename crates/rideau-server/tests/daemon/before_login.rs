@@ -64,7 +64,7 @@ fn http(server: &Server, path: &str, login: &str) -> String {
 fn a_connection_that_does_not_log_in_is_closed_and_told_so() {
     let server = with("login_within = \"300ms\"");
     let mut ops = login(&server, "ops");
-    let late = "NOAUTH there was no login within 300ms, as limits.login_within wants";
+    let late = "NOAUTH limits.login_within (300ms) passed without a login";
     let mut silent = server.connect();
     silent.read().is_error(late);
     assert!(silent.is_closed());
@@ -84,7 +84,11 @@ fn a_connection_that_does_not_log_in_is_closed_and_told_so() {
     let mut said = String::new();
     stream.read_to_string(&mut said).unwrap();
     assert!(said.starts_with("HTTP/1.1 200"), "{said}");
-    assert_eq!(ops.ask("PING").text(), "PONG", "who has logged in stays");
+    assert_eq!(
+        ops.ask("PING").text(),
+        "PONG",
+        "a client that has logged in stays"
+    );
 }
 
 #[test]
@@ -95,8 +99,8 @@ fn an_address_has_no_more_connections_before_login_than_the_config_allows() {
     until("all others are gone", || count(&mut ops) == 0);
     let mut wires: Vec<Wire> = (0..5).map(|_| server.connect()).collect();
     until("all are there", || count(&mut ops) == 5);
-    let refused = "BUSY 5 connections from 127.0.0.1 have not logged in, as many as \
-                   limits.before_login_max allows";
+    let refused = "BUSY limits.before_login_max (5) reached by connections from 127.0.0.1 that \
+        have not logged in";
     let mut more = server.connect();
     more.write(&request(&[b"AUTH", b"ops", b"open sesame"]));
     more.read().is_error(refused);
@@ -204,7 +208,7 @@ fn health_checks_are_answered_when_all_connections_are_taken() {
     let server = Server::with("[limits]\nconnections_max = 5\n");
     server.until_alone();
     let mut wires: Vec<Wire> = Vec::new();
-    let full = "BUSY there are 5 connections, as many as limits.connections_max allows";
+    let full = "BUSY limits.connections_max (5) reached";
     until("there are too many", || {
         let mut wire = server.connect();
         match wire.ask("CLIENT ID") {

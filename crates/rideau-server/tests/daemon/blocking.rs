@@ -41,7 +41,7 @@ fn a_client_that_goes_away_with_more_behind_its_wait_gives_its_place_up_too() {
     }
     server.until_waiting(1);
     drop(gone);
-    until("nobody waits", || {
+    until("no command waits", || {
         holder.ask("POOL.STAT one").field("waiting").int() == 0
     });
 }
@@ -128,7 +128,7 @@ fn no_client_waits_longer_than_the_config_allows() {
     let server = Server::start();
     let mut wire = server.connect();
     let no = wire.ask("TAKE one WAIT 30001");
-    no.is_error("ERR WAIT wants milliseconds from 0 to 30000, not \"30001\".");
+    no.is_error("ERR WAIT takes milliseconds from 0 to 30000, not \"30001\".");
     assert_eq!(wire.ask("TAKE one WAIT 30000").word(), "go");
 }
 

@@ -1,4 +1,4 @@
-//! Who is in control of a server: its own account and root, and nobody else.
+//! Control of a server: only its own account and root have it.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};

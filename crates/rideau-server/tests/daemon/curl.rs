@@ -310,7 +310,7 @@ fn an_action_needs_the_header_that_no_other_site_can_send() {
         (&event["kind"], &event["name"]),
         (&json!("pool"), &json!("licences"))
     );
-    assert_eq!(event["by"], "operator", "somebody did it: {event}");
+    assert_eq!(event["by"], "operator", "an operator did it: {event}");
     let resumed = curl(
         &server,
         &["-H", CSRF, "-X", "POST", "/api/v1/pools/licences/resume"],

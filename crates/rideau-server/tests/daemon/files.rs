@@ -47,7 +47,10 @@ fn connections_beyond_the_files_are_told_so_and_health_checks_are_answered() {
             .all(|wire| wire.ask("PING").text() == "PONG");
         let mut late = server.connect();
         let told = late.ask("LOCK key");
-        told.is_error("BUSY there are 150 connections, as many as the 300 files");
+        told.is_error(
+            "BUSY there is room for 150 connections, because the system lets this server \
+            open 300 files",
+        );
         assert!(told.text().contains("LimitNOFILE"), "{told}");
         let said = server.get("/readyz");
         assert!(said.starts_with("HTTP/1.1 200 "), "{said}");

@@ -262,7 +262,7 @@ fn half_commands_after_login_share_one_budget() {
         until_used(&mut ops, count * DRAWN);
     }
     let _ = more.try_write(&half(1_000_000));
-    let busy = "BUSY 4194304 bytes of commands are half sent, as many as limits.input_max allows";
+    let busy = "BUSY limits.input_max (4194304 bytes) reached";
     is_refused(&mut more, busy);
     until_used(&mut ops, 4 * DRAWN);
     assert_eq!(used(&mut ops).1, 1);

@@ -128,7 +128,7 @@ fn a_no_comes_later_too() {
     assert_eq!(three.ask(&format!("CANCEL {ticket}")).int(), 0);
     three
         .ask(&format!("AWAIT {ticket}"))
-        .is_error(&format!("STALE ticket \"{ticket}\" was answered with a no"));
+        .is_error(&format!("STALE ticket \"{ticket}\" was refused"));
     release(&mut two, &held);
 }
 
@@ -184,7 +184,7 @@ fn an_ask_that_is_answered_at_once_can_be_awaited_too() {
     }
 }
 
-/// As many noes as the server keeps of one holder.
+/// How many refusals the server keeps of one holder.
 const REFUSED_MAX: usize = 1024;
 
 /// The ticket of a take that waits shortly. A server that is kept from running for that long
@@ -212,7 +212,7 @@ fn the_last_noes_of_a_holder_are_kept_and_count_for_nothing() {
     }
     let first = &refused[0];
     wire.ask(&format!("AWAIT {first}"))
-        .is_error(&format!("STALE ticket \"{first}\" was answered with a no"));
+        .is_error(&format!("STALE ticket \"{first}\" was refused"));
     for ticket in &refused[1..] {
         assert_eq!(wire.ask(&format!("AWAIT {ticket}")).word(), "timeout");
     }
@@ -292,7 +292,7 @@ fn a_client_that_goes_takes_its_later_asks_along() {
     gone.ask("ASK desk ASYNC WAIT 20000").ticket();
     gone.ask("LOCK key ASYNC WAIT 20000").ticket();
     gone.reset();
-    until("nobody waits", || {
+    until("no command waits", || {
         holder.ask("POOL.STAT one").field("waiting").int() == 0
             && holder.ask("LEN desk").to_string() == "[0 0]"
             && holder.ask("LOCK.STAT key").field("held").int() == 0

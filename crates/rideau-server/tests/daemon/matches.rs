@@ -34,7 +34,10 @@ fn a_last_word_is_pushed_to_the_other_party() {
     assert_eq!(ask.ask("HELD").parts().len(), 0);
     assert_eq!(offer.ask(&format!("DONE {offered}")).text(), "OK");
     assert_eq!(ask.ask("PING").text(), "PONG");
-    assert!(ask.pushes.is_empty(), "who has gone is told no more");
+    assert!(
+        ask.pushes.is_empty(),
+        "a party that has gone is told no more"
+    );
 }
 
 #[test]

@@ -24,7 +24,7 @@ const ADDRESS: &str = "RIDEAU_CLIENT_ADDRESS";
 /// What it says when that is done.
 const READY: &str = "all of it is done";
 
-/// Processes that clients are in: each may have so many open files and no more.
+/// Processes that clients are in: each may have this many open files and no more.
 const PROCESSES: usize = 4;
 /// Commands that are sent at once.
 const AT_ONCE: usize = 500;
@@ -178,7 +178,7 @@ fn come(
 /// Wait until only the observer is connected.
 fn alone(observer: &mut Wire) {
     let is_alone = || number(observer, "connected_clients:") == 1;
-    until("everybody else is gone", is_alone);
+    until("all others are gone", is_alone);
 }
 
 /// A number that the server tells of its clients.

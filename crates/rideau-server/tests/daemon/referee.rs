@@ -21,7 +21,7 @@ struct Book {
 }
 
 impl Referee {
-    /// A client was granted a thing of which so many can be held.
+    /// A client was granted a thing of which this many can be held.
     pub(crate) fn hold(&self, thing: &str, most: usize) {
         let mut book = self.0.lock().unwrap();
         book.grants += 1;

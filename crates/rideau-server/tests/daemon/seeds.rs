@@ -185,7 +185,7 @@ fn pooler_replaces_the_member_of_a_holder_that_crashed() {
         3) "first"
         4) (integer) <_>
         b> TAKE dv
-        (error) NOSUCH pool "dv": SHOW POOLS lists those there are, POOL.ADD adds one.
+        (error) NOSUCH pool "dv": SHOW POOLS lists them, POOL.ADD adds one.
         "#,
     );
 }
@@ -198,7 +198,7 @@ fn sbroker_matches_asks_with_offers() {
         a> ASK desk NB
         1) "retry"
         2) (integer) 0
-        3) "nothing was there at once (busy after <_>, 0 waiting; ask again in <_>)"
+        3) "nothing was free at once (busy after <_>, 0 waiting; ask again in <_>)"
         4) "busy"
         5) (integer) <_>
         6) "d-<_>"
@@ -320,7 +320,7 @@ fn sbroker_drops_asks_that_wait_too_long() {
         a> ASK short
         1) "timeout"
         2) (integer) <_>
-        3) "it waited as long as an ask may (timeout after <_>, 0 waiting; ask again in <_>)"
+        3) "it reached the timeout of the queue (timeout after <_>, 0 waiting; ask again in <_>)"
         4) "timeout"
         5) (integer) <_>
         6) "d-<_>"

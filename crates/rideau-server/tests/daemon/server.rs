@@ -44,7 +44,7 @@ valve = { kind = "open", max = 1 }
 queue = { kind = "never" }
 "#;
 
-/// As many files as the system allows: some tests bring a crowd.
+/// The most files that the system allows: some tests need many.
 const ALL_FILES: &str = r#" ulimit -n "$(ulimit -Hn)";"#;
 
 pub(crate) struct Server {
@@ -91,14 +91,14 @@ impl Server {
         Self::at(config, Some(free_port()), &limit)
     }
 
-    /// The same, and no file of it gets larger than so many KiB.
+    /// The same, and no file of it gets larger than this many KiB.
     pub(crate) fn with_file_limit(config: &str, kibibytes: u32) -> Self {
         // A process that ignores the signal gets an error instead.
         let limit = format!("trap '' XFSZ; ulimit -f {kibibytes};");
         Self::at(config, None, &(limit + ALL_FILES))
     }
 
-    /// The same, and `{folder}/small` is a disk of so many MiB that no other
+    /// The same, and `{folder}/small` is a disk of this many MiB that no other
     /// process sees.
     pub(crate) fn with_small_disk(config: &str, mebibytes: u32) -> Self {
         let mount = format!("mount -t tmpfs -o size={mebibytes}m none {{folder}}/small;");
@@ -275,7 +275,7 @@ impl Server {
         kibibytes.parse::<u64>().unwrap() * 1024
     }
 
-    /// Wait until as many commands wait.
+    /// Wait until this many commands wait.
     pub(crate) fn until_waiting(&self, count: usize) {
         let mut observer = self.connect();
         until(&format!("{count} commands wait"), || {
@@ -290,7 +290,7 @@ impl Server {
     /// Wait until only the observer is connected.
     pub(crate) fn until_alone(&self) {
         let mut observer = self.connect();
-        until("everybody else is gone", || {
+        until("all others are gone", || {
             observer.ask("CLIENT LIST").text().lines().count() == 1
         });
     }
@@ -330,7 +330,7 @@ impl Drop for Server {
     }
 }
 
-/// Run a test again in a process that may have as many files as the system allows.
+/// Run a test again in a process with the most files that the system allows.
 /// The variable tells it so.
 pub(crate) fn run_with_all_files(name: &str, variable: &str) {
     let raised = r#"ulimit -n "$(ulimit -Hn)"; exec "$0" "$@""#;

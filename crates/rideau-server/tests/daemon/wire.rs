@@ -134,7 +134,7 @@ impl Wire {
         silent
     }
 
-    /// Give up after so many milliseconds to write.
+    /// Give up after this many milliseconds to write.
     pub(crate) fn set_write_timeout(&self, milliseconds: u64) {
         let limit = Duration::from_millis(milliseconds);
         self.reader

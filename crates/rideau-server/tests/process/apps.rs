@@ -54,17 +54,17 @@ fn http(path: &str, exact_200: bool) -> Ready {
 
 #[tokio::test]
 async fn a_process_that_answers_is_ready() {
-    let yard = Harness::new();
+    let harness = Harness::new();
     for listen in [Listen::Socket, Listen::Port] {
         let program = server(listen.clone(), http("/up", false), &["500", "503", "404"]);
-        let process = yard.start(&program).await.unwrap();
+        let process = harness.start(&program).await.unwrap();
         let asked = |status| format!("GET /up HTTP/1.1 {status}");
         until("all lines", || texts(&process).len() == 4).await;
         let lines = [asked(500), asked(503), asked(404)];
         assert_eq!(texts(&process)[1..], lines);
 
         let program = server(listen, http("/", true), &["204", "200"]);
-        let process = yard.start(&program).await.unwrap();
+        let process = harness.start(&program).await.unwrap();
         until("all lines", || texts(&process).len() == 3).await;
         let steps: Vec<StartStep> = process.steps().iter().map(|step| step.step).collect();
         assert_eq!(
@@ -81,24 +81,24 @@ async fn a_process_that_answers_is_ready() {
 
 #[tokio::test]
 async fn a_process_that_listens_is_ready_and_is_not_disturbed() {
-    let yard = Harness::new();
+    let harness = Harness::new();
     for listen in [Listen::Socket, Listen::Port] {
         let program = server(listen.clone(), Ready::Connect, &["200"]);
-        let process = yard.start(&program).await.unwrap();
+        let process = harness.start(&program).await.unwrap();
         assert!(process.address().is_some());
         until("its line", || texts(&process).len() == 1).await;
         process.stop().await.unwrap();
         assert_eq!(texts(&process), ["listens"]);
-        assert_eq!(yard.files(), [""; 0]);
+        assert_eq!(harness.files(), [""; 0]);
     }
 }
 
 #[tokio::test]
 async fn a_process_is_ready_with_its_first_answer_whatever_that_is() {
-    let yard = Harness::new();
+    let harness = Harness::new();
     for listen in [Listen::Socket, Listen::Port] {
         let program = server(listen, auto(), &["500"]);
-        let process = yard.start(&program).await.unwrap();
+        let process = harness.start(&program).await.unwrap();
         until("its lines", || texts(&process).len() == 2).await;
         assert_eq!(texts(&process), ["listens", "GET / HTTP/1.1 500"]);
     }
@@ -122,7 +122,7 @@ s.accept()
 
 #[tokio::test]
 async fn a_process_that_listens_before_it_can_answer_is_not_ready() {
-    let yard = Harness::new();
+    let harness = Harness::new();
     let probe = Probe {
         path: "/up".into(),
         host: "shop.example".into(),
@@ -130,7 +130,7 @@ async fn a_process_that_listens_before_it_can_answer_is_not_ready() {
     };
     let mut program = program(&["python3", "-c", LATE], Ready::Auto(probe));
     program.listen = Listen::Port;
-    let process = yard.start(&program).await.unwrap();
+    let process = harness.start(&program).await.unwrap();
     until("its lines", || texts(&process).len() >= 4).await;
     let asked = texts(&process).join("\n");
     for line in [
@@ -145,7 +145,7 @@ async fn a_process_that_listens_before_it_can_answer_is_not_ready() {
 
 #[tokio::test]
 async fn a_process_that_sends_notes_is_ready_when_it_says_so() {
-    let yard = Harness::new();
+    let harness = Harness::new();
     let script = "
 import os, socket, time
 n = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
@@ -168,7 +168,7 @@ time.sleep(1000)
     let process = loop {
         program.start_timeout = Duration::from_secs(seconds);
         program.env = vec![("SPAN".to_owned(), seconds.to_string())];
-        match yard.start(&program).await {
+        match harness.start(&program).await {
             Ok(process) => break process,
             Err(error) if seconds >= 16 => panic!("{error}"),
             Err(_) => seconds *= 2,
@@ -181,36 +181,36 @@ time.sleep(1000)
 
 #[tokio::test]
 async fn a_fixed_address_is_where_the_child_is_and_no_other_process() {
-    let yard = Harness::new();
+    let harness = Harness::new();
     let somebody = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = somebody.local_addr().unwrap();
     let fixed = Listen::Fixed(Address::Port(address));
     let mut program = server(fixed, Ready::Connect, &["200"]);
     let port = ("PORT".to_owned(), address.port().to_string());
     program.env = vec![port];
-    let report = yard.start_reported(&program).await.unwrap_err();
+    let report = harness.start_reported(&program).await.unwrap_err();
     assert!(report.summary.contains("not its own listens"), "{report:?}");
     assert_eq!(report.address, Some(address.to_string()));
     drop(somebody);
-    let process = yard.start(&program).await.unwrap();
+    let process = harness.start(&program).await.unwrap();
     assert_eq!(process.address(), Some(&Address::Port(address)));
     process.stop().await.unwrap();
 
-    let path = yard.path().join("fixed.sock");
+    let path = harness.path().join("fixed.sock");
     let socket = ("RIDEAU_SOCKET".to_owned(), path.display().to_string());
     program.listen = Listen::Fixed(Address::Socket(path.clone()));
     program.env = vec![socket];
-    let process = yard.start(&program).await.unwrap();
+    let process = harness.start(&program).await.unwrap();
     assert_eq!(process.address(), Some(&Address::Socket(path)));
 }
 
 #[tokio::test]
 async fn a_process_that_never_listens_is_reported_with_what_it_could_do() {
-    let yard = Harness::new();
+    let harness = Harness::new();
     let mut never = program(&["sleep", "1000"], auto());
     never.listen = Listen::Port;
     never.start_timeout = SOON;
-    let report = yard.start_reported(&never).await.unwrap_err();
+    let report = harness.start_reported(&never).await.unwrap_err();
     let address = report.address.clone().unwrap();
     let summary = format!("`sleep` was not ready within {SOON:?}: nothing listens at {address}");
     assert_eq!(report.summary, summary);
@@ -219,7 +219,7 @@ async fn a_process_that_never_listens_is_reported_with_what_it_could_do() {
     let advice = "have it listen at the port that PORT says, on 127.0.0.1";
     assert_eq!(report.advice, [advice]);
     assert!(!runs(report.pid.unwrap()));
-    assert_eq!(yard.files(), [""; 0]);
+    assert_eq!(harness.files(), [""; 0]);
     let json = serde_json::to_value(&report).unwrap();
     assert_eq!(json["step"], "ready");
     assert_eq!(json["steps"][0]["step"], "prepare");
@@ -227,7 +227,7 @@ async fn a_process_that_never_listens_is_reported_with_what_it_could_do() {
 
     // It was passed a socket, and never accepts there.
     never.listen = Listen::InheritSocket;
-    let report = yard.start_reported(&never).await.unwrap_err();
+    let report = harness.start_reported(&never).await.unwrap_err();
     assert!(report.summary.contains("did not answer at /"), "{report:?}");
     let advice = "have it accept at file 3, and answer there";
     assert_eq!(report.advice, [advice]);
@@ -235,7 +235,7 @@ async fn a_process_that_never_listens_is_reported_with_what_it_could_do() {
 
 #[tokio::test]
 async fn a_process_that_listens_elsewhere_is_told_where() {
-    let yard = Harness::new();
+    let harness = Harness::new();
     // A child of the child, so that all processes that belong to it are looked
     // at.
     let script = "
@@ -251,7 +251,7 @@ time.sleep(1000)
         program.listen = listen;
         program.start_timeout = SOON;
         let report = loop {
-            let report = yard.start_reported(&program).await.unwrap_err();
+            let report = harness.start_reported(&program).await.unwrap_err();
             let is_told = report.advice.iter().any(|text| text.contains("it listens"));
             if is_told || program.start_timeout > LONG {
                 break report;
@@ -265,17 +265,17 @@ time.sleep(1000)
         );
         let start = format!("it listens at {there}; have it listen at ");
         assert!(report.advice[0].starts_with(&start), "{report:?}");
-        assert_eq!(yard.files(), [""; 0]);
+        assert_eq!(harness.files(), [""; 0]);
     }
 }
 
 #[tokio::test]
 async fn a_process_that_answers_badly_is_reported_with_its_answer() {
-    let yard = Harness::new();
+    let harness = Harness::new();
     let mut bad = server(Listen::Port, http("/up", true), &["404"]);
     bad.start_timeout = SOON;
     let report = loop {
-        let report = yard.start_reported(&bad).await.unwrap_err();
+        let report = harness.start_reported(&bad).await.unwrap_err();
         if report.lines.len() > 1 || bad.start_timeout > LONG {
             break report;
         }
@@ -287,11 +287,11 @@ async fn a_process_that_answers_badly_is_reported_with_its_answer() {
 
 #[tokio::test]
 async fn a_process_that_crashes_at_its_start_is_quoted_with_advice() {
-    let yard = Harness::new();
+    let harness = Harness::new();
     let script = "import none_of_this";
     let mut crash = program(&["python3", "-c", script], auto());
     crash.listen = Listen::Port;
-    let report = yard.start_reported(&crash).await.unwrap_err();
+    let report = harness.start_reported(&crash).await.unwrap_err();
     assert_eq!(
         report.summary,
         "`python3` exited with code 1 before it was ready"

@@ -23,14 +23,14 @@ pub(crate) struct Harness {
 }
 
 impl Harness {
-    /// A yard whose children come over a stage, as the program's do.
+    /// A harness whose children start by way of a stage, as the program's do.
     pub(crate) fn new() -> Self {
-        let mut yard = Self::bare();
-        yard.folder = yard.folder.clone().with_stage(Path::new(STAGE));
-        yard
+        let mut harness = Self::bare();
+        harness.folder = harness.folder.clone().with_stage(Path::new(STAGE));
+        harness
     }
 
-    /// A yard without a stage.
+    /// A harness without a stage.
     pub(crate) fn bare() -> Self {
         static NEXT: AtomicUsize = AtomicUsize::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);

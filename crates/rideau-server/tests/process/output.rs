@@ -22,7 +22,7 @@ async fn a_hundred_megabytes_without_an_end_take_no_memory() {
         assert!(alone(name, "flood").wait().unwrap().success());
         return;
     }
-    let yard = Harness::new();
+    let harness = Harness::new();
     // Zeros, then what is no text, then a line.
     let flood = |bytes: u32| {
         let script = format!(
@@ -31,9 +31,9 @@ async fn a_hundred_megabytes_without_an_end_take_no_memory() {
         );
         shell(&script, Ready::Line("done".to_owned()))
     };
-    let _first = yard.start(&flood(1_000_000)).await.unwrap();
+    let _first = harness.start(&flood(1_000_000)).await.unwrap();
     let before = memory();
-    let process = yard.start(&flood(50_000_000)).await.unwrap();
+    let process = harness.start(&flood(50_000_000)).await.unwrap();
     let after = memory();
     assert!(after < before + 2048, "from {before} to {after} kB");
     let lines = process.last_lines();
@@ -44,14 +44,14 @@ async fn a_hundred_megabytes_without_an_end_take_no_memory() {
 
 #[tokio::test]
 async fn lines_that_come_too_fast_are_counted_and_no_process_waits() {
-    let yard = Harness::new();
+    let harness = Harness::new();
     let heard = Arc::new(Mutex::new(Vec::new()));
     let lines = Arc::clone(&heard);
     let flood = shell(
         "seq 100000; echo done; exec sleep 1000",
         Ready::Line("done".to_owned()),
     );
-    let process = Process::start(&flood, &yard.folder, move |line| {
+    let process = Process::start(&flood, &harness.folder, move |line| {
         lines.lock().unwrap().push(line.text.clone());
     });
     let process = tokio::time::timeout(LONG, process).await.unwrap().unwrap();
@@ -70,22 +70,25 @@ async fn lines_that_come_too_fast_are_counted_and_no_process_waits() {
 
 #[tokio::test]
 async fn a_child_that_closes_its_outputs_goes_on_and_kept_ones_hold_no_end_up() {
-    let yard = Harness::new();
+    let harness = Harness::new();
     let mut silent = shell(
         "echo ready; exec >&- 2>&-; echo >closed; exec sleep 1000",
         Ready::Line("ready".to_owned()),
     );
-    silent.directory = Some(yard.path().to_owned());
-    let process = yard.start(&silent).await.unwrap();
-    until("its outputs closed", || yard.path().join("closed").exists()).await;
+    silent.directory = Some(harness.path().to_owned());
+    let process = harness.start(&silent).await.unwrap();
+    until("its outputs closed", || {
+        harness.path().join("closed").exists()
+    })
+    .await;
     assert!(process.is_alive());
     process.stop().await.unwrap();
     assert_eq!(texts(&process), ["ready"]);
 
     // Another process has its output open: this very program.
     let mut holder = program(&["sh", "-c", "echo $$; exec sleep 1000"], Ready::Started);
-    holder.directory = Some(yard.path().to_owned());
-    let process = yard.start(&holder).await.unwrap();
+    holder.directory = Some(harness.path().to_owned());
+    let process = harness.start(&holder).await.unwrap();
     until("its line", || texts(&process).len() == 1).await;
     let _kept = fs::OpenOptions::new()
         .write(true)

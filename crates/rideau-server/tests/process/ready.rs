@@ -41,8 +41,8 @@ time.sleep(1000)
 
 #[tokio::test]
 async fn a_process_that_listens_at_its_socket_is_ready_and_that_is_its_address() {
-    let yard = Harness::new();
-    let process = yard
+    let harness = Harness::new();
+    let process = harness
         .start(&python(SOCKET_SERVER, Ready::Socket))
         .await
         .unwrap();
@@ -54,7 +54,7 @@ async fn a_process_that_listens_at_its_socket_is_ready_and_that_is_its_address()
         process.address().unwrap().to_string(),
         path.to_str().unwrap()
     );
-    assert_eq!(path.parent(), Some(yard.folder.path()));
+    assert_eq!(path.parent(), Some(harness.folder.path()));
     let mut text = String::new();
     UnixStream::connect(path)
         .unwrap()
@@ -65,15 +65,15 @@ async fn a_process_that_listens_at_its_socket_is_ready_and_that_is_its_address()
     assert!(process.is_alive());
     process.stop().await.unwrap();
     assert!(!process.is_alive());
-    assert_eq!(yard.files(), [""; 0]);
+    assert_eq!(harness.files(), [""; 0]);
 }
 
 #[tokio::test]
 async fn a_process_that_listens_at_its_port_is_ready_and_that_is_its_address() {
-    let yard = Harness::new();
+    let harness = Harness::new();
     let program = python(PORT_SERVER, Ready::Port);
-    let first = yard.start(&program).await.unwrap();
-    let second = yard.start(&program).await.unwrap();
+    let first = harness.start(&program).await.unwrap();
+    let second = harness.start(&program).await.unwrap();
     for process in [&first, &second] {
         let Some(Address::Port(address)) = process.address() else {
             panic!("{process:?}");
@@ -92,20 +92,20 @@ async fn a_port_of_the_newer_loopback_will_do() {
         // Not every machine has one.
         return;
     }
-    let yard = Harness::new();
+    let harness = Harness::new();
     let script = PORT_SERVER.replace(
         "('127.0.0.1', int(sys.argv[2]))",
         "('::1', PORT), family=10",
     );
     let script = script.replace("PORT", "int(sys.argv[2])");
-    let process = yard.start(&python(&script, Ready::Port)).await.unwrap();
+    let process = harness.start(&python(&script, Ready::Port)).await.unwrap();
     let address = process.address().unwrap().to_string();
     assert!(address.starts_with("[::1]:"), "{address}");
 }
 
 #[tokio::test]
 async fn a_port_that_was_taken_is_replaced_by_another() {
-    let yard = Harness::new();
+    let harness = Harness::new();
     let taken = Arc::new(Mutex::new(Vec::new()));
     // The first child waits while a stranger takes its port.
     let script = format!(
@@ -113,8 +113,8 @@ async fn a_port_that_was_taken_is_replaced_by_another() {
          exec python3 -c \"{PORT_SERVER}\" - {{port}}"
     );
     let mut program = shell(&script, Ready::Port);
-    program.directory = Some(yard.path().to_owned());
-    let go = yard.path().join("go");
+    program.directory = Some(harness.path().to_owned());
+    let go = harness.path().join("go");
     let strangers = Arc::clone(&taken);
     let take = move |line: &rideau_process::OutputLine| {
         let mut strangers = strangers.lock().unwrap();
@@ -123,7 +123,9 @@ async fn a_port_that_was_taken_is_replaced_by_another() {
             std::fs::write(&go, "").unwrap();
         }
     };
-    let process = Process::start(&program, &yard.folder, take).await.unwrap();
+    let process = Process::start(&program, &harness.folder, take)
+        .await
+        .unwrap();
 
     let stranger = taken.lock().unwrap()[0].local_addr().unwrap();
     let Some(Address::Port(address)) = process.address() else {
@@ -137,21 +139,21 @@ async fn a_port_that_was_taken_is_replaced_by_another() {
         .unwrap();
     assert_eq!(text, "hello");
     process.stop().await.unwrap();
-    assert_eq!(yard.files(), [""; 0]);
+    assert_eq!(harness.files(), [""; 0]);
 }
 
 #[tokio::test]
 async fn a_child_that_complains_of_its_port_gets_another_though_it_is_free_again() {
-    let yard = Harness::new();
+    let harness = Harness::new();
     let script = format!(
         "echo {{port}} >> ports
          test -e seen || {{ touch seen; echo 'bind: Address already in use' >&2; exit 1; }}
          exec python3 -c \"{PORT_SERVER}\" - {{port}}"
     );
     let mut program = shell(&script, Ready::Port);
-    program.directory = Some(yard.path().to_owned());
-    let process = yard.start(&program).await.unwrap();
-    let ports = std::fs::read_to_string(yard.path().join("ports")).unwrap();
+    program.directory = Some(harness.path().to_owned());
+    let process = harness.start(&program).await.unwrap();
+    let ports = std::fs::read_to_string(harness.path().join("ports")).unwrap();
     let ports: Vec<_> = ports.lines().collect();
     assert_eq!(ports.len(), 2, "{ports:?}");
     assert_ne!(ports[0], ports[1]);
@@ -161,8 +163,11 @@ async fn a_child_that_complains_of_its_port_gets_another_though_it_is_free_again
 
 #[tokio::test]
 async fn a_process_that_says_so_is_ready_and_may_say_what_it_does() {
-    let yard = Harness::new();
-    let process = yard.start(&python(NOTIFIER, Ready::Notify)).await.unwrap();
+    let harness = Harness::new();
+    let process = harness
+        .start(&python(NOTIFIER, Ready::Notify))
+        .await
+        .unwrap();
     until("the last status", || {
         process.status().as_deref() == Some("busy")
     })
@@ -170,12 +175,12 @@ async fn a_process_that_says_so_is_ready_and_may_say_what_it_does() {
     // It was told of both, and the socket comes first.
     assert!(matches!(process.address(), Some(Address::Socket(_))));
     process.stop().await.unwrap();
-    assert_eq!(yard.files(), [""; 0]);
+    assert_eq!(harness.files(), [""; 0]);
 }
 
 #[tokio::test]
 async fn a_line_makes_ready_and_may_carry_the_address() {
-    let yard = Harness::new();
+    let harness = Harness::new();
     for (script, text, address) in [
         ("echo a; echo now ready; exec sleep 1000", "ready", None),
         ("echo now ready >&2; exec sleep 1000", "ready", None),
@@ -196,15 +201,15 @@ async fn a_line_makes_ready_and_may_carry_the_address() {
         ),
     ] {
         let ready = Ready::Line(text.to_owned());
-        let process = yard.start(&shell(script, ready)).await.unwrap();
+        let process = harness.start(&shell(script, ready)).await.unwrap();
         assert_eq!(process.address(), address.as_ref(), "{script}");
     }
 }
 
 #[tokio::test]
 async fn a_process_that_only_has_to_run_is_ready_at_once() {
-    let yard = Harness::new();
-    let process = yard
+    let harness = Harness::new();
+    let process = harness
         .start(&program(&["sleep", "1000"], Ready::Started))
         .await
         .unwrap();
@@ -219,13 +224,13 @@ async fn a_process_that_only_has_to_run_is_ready_at_once() {
 
 #[tokio::test]
 async fn every_line_is_passed_on_and_the_last_are_kept() {
-    let yard = Harness::new();
+    let harness = Harness::new();
     let script = "echo out; echo error >&2; printf '%020000d\\n' 1; printf end; exit 0";
     let heard = Arc::new(Mutex::new(Vec::new()));
     let lines = Arc::clone(&heard);
     let mut program = shell(script, Ready::Started);
     program.output.lines_max = 2;
-    let process = Process::start(&program, &yard.folder, move |line| {
+    let process = Process::start(&program, &harness.folder, move |line| {
         lines.lock().unwrap().push(line.clone());
     });
     let process = process.await.unwrap();
@@ -245,9 +250,9 @@ async fn every_line_is_passed_on_and_the_last_are_kept() {
 
 #[tokio::test]
 async fn much_output_without_an_end_of_line_stops_no_process() {
-    let yard = Harness::new();
+    let harness = Harness::new();
     let script = "head -c 20000000 /dev/zero; echo; echo done; exec sleep 1000";
-    let process = yard
+    let process = harness
         .start(&shell(script, Ready::Line("done".to_owned())))
         .await
         .unwrap();
@@ -265,7 +270,7 @@ s.send(b'READY=1')
 
 #[tokio::test]
 async fn what_strangers_say_of_a_child_is_not_heard() {
-    let yard = Harness::new();
+    let harness = Harness::new();
     let script = format!(
         "{SPEAKER}print(os.environ['NOTIFY_SOCKET'], flush=True)
 if os.fork() == 0:
@@ -275,8 +280,8 @@ if os.fork() == 0:
 time.sleep(1000)"
     );
     let mut program = python(&script, Ready::Notify);
-    program.directory = Some(yard.path().to_owned());
-    let process = yard.start(&program).await.unwrap();
+    program.directory = Some(harness.path().to_owned());
+    let process = harness.start(&program).await.unwrap();
     until("a child of the child is heard", || {
         process.status().as_deref() == Some("its own")
     })
@@ -286,14 +291,14 @@ time.sleep(1000)"
     let place = texts(&process)[0].clone();
     stranger.send_to(b"STATUS=a stranger", &place).unwrap();
     // Notes are heard in order, so the next comes after that.
-    std::fs::write(yard.path().join("go"), "").unwrap();
+    std::fs::write(harness.path().join("go"), "").unwrap();
     until("the last note", || process.is_stopping()).await;
     assert_eq!(process.status().as_deref(), Some("its own"));
 }
 
 #[tokio::test]
 async fn a_process_that_promises_signs_of_life_and_is_silent_is_noticed() {
-    let yard = Harness::new();
+    let harness = Harness::new();
     // Alive for a while, and then not.
     let script = format!(
         "{SPEAKER}assert os.environ['WATCHDOG_USEC'] == '300000'
@@ -305,21 +310,27 @@ time.sleep(1000)"
     );
     let mut program = python(&script, Ready::Notify);
     program.watchdog = Some(std::time::Duration::from_millis(300));
-    let process = yard.start(&program).await.unwrap();
+    let process = harness.start(&program).await.unwrap();
     tokio::time::timeout(LONG, process.silent()).await.unwrap();
     assert!(process.is_alive());
 }
 
 #[tokio::test]
 async fn a_child_may_promise_signs_of_life_by_itself_or_say_that_it_hangs() {
-    let yard = Harness::new();
+    let harness = Harness::new();
     for note in ["WATCHDOG_USEC=100000", "WATCHDOG=trigger"] {
         let script = format!("{SPEAKER}s.send(b'{note}')\ntime.sleep(1000)");
-        let process = yard.start(&python(&script, Ready::Notify)).await.unwrap();
+        let process = harness
+            .start(&python(&script, Ready::Notify))
+            .await
+            .unwrap();
         tokio::time::timeout(LONG, process.silent()).await.unwrap();
     }
     let script = format!("{SPEAKER}s.send(b'WATCHDOG=1\\nSTATUS=on')\ntime.sleep(1000)");
-    let process = yard.start(&python(&script, Ready::Notify)).await.unwrap();
+    let process = harness
+        .start(&python(&script, Ready::Notify))
+        .await
+        .unwrap();
     until("it has spoken", || process.status().is_some()).await;
     let silent = process.silent();
     let soon = std::time::Duration::from_millis(300);

@@ -11,7 +11,7 @@ const TERM: i32 = 15;
 const KILL: i32 = 9;
 
 /// A child with a grandchild, both of which were started with `trap`.
-async fn family(yard: &Harness, trap: &str) -> (Process, i32) {
+async fn family(harness: &Harness, trap: &str) -> (Process, i32) {
     let script = format!(
         "{trap}
          sh -c '{trap}
@@ -21,43 +21,45 @@ async fn family(yard: &Harness, trap: &str) -> (Process, i32) {
          while :; do sleep 0.01; done"
     );
     let mut program = shell(&script, Ready::Line("ready".to_owned()));
-    program.directory = Some(yard.path().to_owned());
-    let process = yard.start(&program).await.unwrap();
-    let grandchild = number_in(&yard.path().join("grandchild")).await;
+    program.directory = Some(harness.path().to_owned());
+    let process = harness.start(&program).await.unwrap();
+    let grandchild = number_in(&harness.path().join("grandchild")).await;
     assert!(runs(grandchild));
     (process, grandchild)
 }
 
 #[tokio::test]
 async fn a_stop_ends_the_whole_group() {
-    let yard = Harness::new();
-    let (process, grandchild) = family(&yard, "trap - TERM").await;
+    let harness = Harness::new();
+    let (process, grandchild) = family(&harness, "trap - TERM").await;
     assert_eq!(process.stop().await, Some(Exit::Signal(TERM)));
     assert!(!exists(process.pid()), "it is reaped");
     assert!(!runs(grandchild));
-    assert_eq!(yard.files(), [""; 0]);
+    assert_eq!(harness.files(), [""; 0]);
     assert_eq!(process.stop().await, Some(Exit::Signal(TERM)), "once more");
 }
 
 #[tokio::test]
 async fn a_panic_over_a_child_ends_that_child_alone() {
-    let yard = Harness::new();
+    let harness = Harness::new();
     let script = "echo ready; echo planted; exec sleep 1000";
     let program = shell(script, Ready::Line("ready".to_owned()));
     let hear = |line: &OutputLine| assert!(line.text != "planted", "as it was told");
-    let process = Process::start(&program, &yard.folder, hear).await.unwrap();
+    let process = Process::start(&program, &harness.folder, hear)
+        .await
+        .unwrap();
     tokio::time::timeout(LONG, process.gone()).await.unwrap();
     assert!(!process.is_alive());
     until("the child's end", || !runs(process.pid())).await;
-    let other = yard.start(&program).await.unwrap();
+    let other = harness.start(&program).await.unwrap();
     assert!(other.is_alive());
     assert!(other.stop().await.is_some());
 }
 
 #[tokio::test]
 async fn a_process_that_ignores_the_signal_is_killed_with_its_group() {
-    let yard = Harness::new();
-    let (process, grandchild) = family(&yard, "trap \"\" TERM").await;
+    let harness = Harness::new();
+    let (process, grandchild) = family(&harness, "trap \"\" TERM").await;
     let within = Duration::from_millis(200);
     let exit = process.stop_with(Signal::Term, within).await;
     assert_eq!(exit, Some(Exit::Signal(KILL)));
@@ -66,50 +68,50 @@ async fn a_process_that_ignores_the_signal_is_killed_with_its_group() {
 
 #[tokio::test]
 async fn a_grandchild_may_finish_its_work_after_the_child_is_gone() {
-    let yard = Harness::new();
+    let harness = Harness::new();
     let script = "
         sh -c 'trap \"sleep 0.3; echo finished >work; exit 0\" TERM
                echo $$ >grandchild; while :; do sleep 0.01; done' &
         while ! test -s grandchild; do sleep 0.01; done
         echo ready; wait";
     let mut program = shell(script, Ready::Line("ready".to_owned()));
-    program.directory = Some(yard.path().to_owned());
-    let process = yard.start(&program).await.unwrap();
+    program.directory = Some(harness.path().to_owned());
+    let process = harness.start(&program).await.unwrap();
     assert_eq!(process.stop().await, Some(Exit::Signal(TERM)));
-    let work = std::fs::read_to_string(yard.path().join("work")).unwrap();
+    let work = std::fs::read_to_string(harness.path().join("work")).unwrap();
     assert_eq!(work, "finished\n");
 }
 
 #[tokio::test]
 async fn a_grandchild_that_ignores_the_signal_is_killed_after_the_child_is_gone() {
-    let yard = Harness::new();
+    let harness = Harness::new();
     let script = "
         sh -c 'trap \"\" TERM; echo $$ >grandchild; while :; do sleep 0.01; done' &
         while ! test -s grandchild; do sleep 0.01; done
         echo ready; wait";
     let mut program = shell(script, Ready::Line("ready".to_owned()));
-    program.directory = Some(yard.path().to_owned());
+    program.directory = Some(harness.path().to_owned());
     program.stop_timeout = Duration::from_secs(2);
-    let process = yard.start(&program).await.unwrap();
-    let grandchild = number_in(&yard.path().join("grandchild")).await;
+    let process = harness.start(&program).await.unwrap();
+    let grandchild = number_in(&harness.path().join("grandchild")).await;
     assert_eq!(process.stop().await, Some(Exit::Signal(TERM)));
     until("the grandchild's end", || !runs(grandchild)).await;
 }
 
 #[tokio::test]
 async fn a_program_chooses_its_signal_and_its_code() {
-    let yard = Harness::new();
+    let harness = Harness::new();
     let script = "trap 'exit 7' QUIT; echo ready; while :; do sleep 0.01; done";
     let mut program = shell(script, Ready::Line("ready".to_owned()));
     program.stop_signal = Signal::Quit;
-    let process = yard.start(&program).await.unwrap();
+    let process = harness.start(&program).await.unwrap();
     assert_eq!(process.stop().await, Some(Exit::Code(7)));
 }
 
 #[tokio::test]
 async fn a_second_stop_can_be_shorter() {
-    let yard = Harness::new();
-    let (process, _) = family(&yard, "trap \"\" TERM").await;
+    let harness = Harness::new();
+    let (process, _) = family(&harness, "trap \"\" TERM").await;
     let first = process.stop_with(Signal::Term, LONG * 60);
     let second = process.stop_with(Signal::Term, Duration::from_millis(50));
     let ends = tokio::time::timeout(LONG, async { tokio::join!(first, second) });
@@ -119,8 +121,8 @@ async fn a_second_stop_can_be_shorter() {
 
 #[tokio::test]
 async fn a_stop_that_is_not_awaited_goes_on() {
-    let yard = Harness::new();
-    let (process, grandchild) = family(&yard, "trap \"\" TERM").await;
+    let harness = Harness::new();
+    let (process, grandchild) = family(&harness, "trap \"\" TERM").await;
     let stop = process.stop_with(Signal::Term, Duration::from_millis(100));
     assert!(tokio::time::timeout(Duration::ZERO, stop).await.is_err());
     assert_eq!(process.exited().await, Exit::Signal(KILL));
@@ -129,14 +131,14 @@ async fn a_stop_that_is_not_awaited_goes_on() {
 
 #[tokio::test]
 async fn dropping_kills_the_group_and_leaves_no_zombie() {
-    let yard = Harness::new();
-    let (process, grandchild) = family(&yard, "trap \"\" TERM").await;
+    let harness = Harness::new();
+    let (process, grandchild) = family(&harness, "trap \"\" TERM").await;
     let (pid, exited) = (process.pid(), process.exited());
     drop(process);
     assert_eq!(exited.await, Exit::Signal(KILL));
     until("the child's burial", || !exists(pid)).await;
     until("the grandchild's end", || !runs(grandchild)).await;
-    until("an empty folder", || yard.files().is_empty()).await;
+    until("an empty folder", || harness.files().is_empty()).await;
 }
 
 #[test]
@@ -147,14 +149,14 @@ fn a_runtime_that_ends_takes_its_children_along() {
             .build()
             .unwrap()
     };
-    let yard = Harness::new();
+    let harness = Harness::new();
     let first = runtime();
-    let process = first.block_on(yard.start(&program(&["sleep", "1000"], Ready::Started)));
+    let process = first.block_on(harness.start(&program(&["sleep", "1000"], Ready::Started)));
     let process = process.unwrap();
     drop(first);
     runtime().block_on(async {
         until("the child's burial", || !exists(process.pid())).await;
-        until("an empty folder", || yard.files().is_empty()).await;
+        until("an empty folder", || harness.files().is_empty()).await;
         assert_eq!(process.exited().await, Exit::Unknown);
         assert_eq!(process.stop().await, Some(Exit::Unknown));
     });
@@ -162,15 +164,15 @@ fn a_runtime_that_ends_takes_its_children_along() {
 
 #[tokio::test]
 async fn an_end_is_noticed_at_once_and_the_group_goes_along() {
-    let yard = Harness::new();
-    let (process, grandchild) = family(&yard, "trap \"exit 5\" USR1").await;
+    let harness = Harness::new();
+    let (process, grandchild) = family(&harness, "trap \"exit 5\" USR1").await;
     let (exited, again) = (process.exited(), process.exited());
     signal(process.pid(), rideau_testing::Signal::USR1);
     assert_eq!(exited.await, Exit::Code(5));
     assert!(!process.is_alive());
     assert_eq!(again.await, Exit::Code(5));
     until("the grandchild's end", || !runs(grandchild)).await;
-    until("an empty folder", || yard.files().is_empty()).await;
+    until("an empty folder", || harness.files().is_empty()).await;
     let uptime = process.uptime();
     assert_eq!(process.uptime(), uptime, "it stands still");
     assert_eq!(process.stop().await, Some(Exit::Code(5)));
@@ -178,19 +180,19 @@ async fn an_end_is_noticed_at_once_and_the_group_goes_along() {
 
 #[tokio::test]
 async fn closed_outputs_are_no_end() {
-    let yard = Harness::new();
+    let harness = Harness::new();
     let script = "echo ready; exec >&- 2>&-; echo $$ >closed; exec sleep 1000";
     let mut program = shell(script, Ready::Line("ready".to_owned()));
-    program.directory = Some(yard.path().to_owned());
-    let process = yard.start(&program).await.unwrap();
-    number_in(&yard.path().join("closed")).await;
+    program.directory = Some(harness.path().to_owned());
+    let process = harness.start(&program).await.unwrap();
+    number_in(&harness.path().join("closed")).await;
     assert!(process.is_alive());
     assert_eq!(process.stop().await, Some(Exit::Signal(TERM)));
 }
 
 #[tokio::test]
 async fn a_process_that_leaves_the_group_is_ended_with_it() {
-    let yard = Harness::new();
+    let harness = Harness::new();
     // One is out of the session while its parent lives, and the other has lost it.
     let script = "
         setsid sh -c 'echo $$ >outside; exec sleep 1000' &
@@ -198,10 +200,10 @@ async fn a_process_that_leaves_the_group_is_ended_with_it() {
         while ! test -s outside || ! test -s orphan; do sleep 0.01; done
         echo ready; wait";
     let mut program = shell(script, Ready::Line("ready".to_owned()));
-    program.directory = Some(yard.path().to_owned());
-    let process = yard.start(&program).await.unwrap();
-    let outside = number_in(&yard.path().join("outside")).await;
-    let orphan = number_in(&yard.path().join("orphan")).await;
+    program.directory = Some(harness.path().to_owned());
+    let process = harness.start(&program).await.unwrap();
+    let outside = number_in(&harness.path().join("outside")).await;
+    let orphan = number_in(&harness.path().join("orphan")).await;
     assert!(runs(outside) && runs(orphan));
     let stopped = tokio::time::timeout(LONG, process.stop()).await.unwrap();
     assert_eq!(stopped, Some(Exit::Signal(TERM)));

@@ -18,7 +18,7 @@ async fn the_daemons_secrets_stay_with_the_daemon() {
         assert!(again.wait().unwrap().success());
         return;
     }
-    let yard = Harness::new();
+    let harness = Harness::new();
     let mut program = program(&["env"], Ready::Started);
     let given = [
         ("TZ", "Europe/Zurich"),
@@ -28,7 +28,7 @@ async fn the_daemons_secrets_stay_with_the_daemon() {
     program.env = given
         .map(|(name, value)| (name.to_owned(), value.to_owned()))
         .into();
-    let process = yard.start(&program).await.unwrap();
+    let process = harness.start(&program).await.unwrap();
     assert!(process.exited().await.is_clean());
     process.stop().await.unwrap();
 
@@ -37,7 +37,7 @@ async fn the_daemons_secrets_stay_with_the_daemon() {
         .iter()
         .map(|line| line.split_once('=').unwrap())
         .collect();
-    let socket = yard.folder.path().join("1.sock");
+    let socket = harness.folder.path().join("1.sock");
     assert_eq!(found["TZ"], "Europe/Zurich", "what is given goes first");
     assert_eq!(found["AT"], format!("test 1 {}", socket.display()));
     assert_eq!(found["PATH"], std::env::var("PATH").unwrap());
@@ -48,8 +48,8 @@ async fn the_daemons_secrets_stay_with_the_daemon() {
 
 #[tokio::test]
 async fn a_child_runs_in_its_directory_and_hears_nothing() {
-    let yard = Harness::new();
-    yard.script(
+    let harness = Harness::new();
+    harness.script(
         "here",
         "#!/bin/sh
 pwd
@@ -60,19 +60,19 @@ exec sleep 1000
 ",
     );
     let mut program = program(&["./here"], Ready::Line("end".to_owned()));
-    program.directory = Some(yard.path().to_owned());
-    let process = yard.start(&program).await.unwrap();
+    program.directory = Some(harness.path().to_owned());
+    let process = harness.start(&program).await.unwrap();
     let lines = texts(&process);
-    assert_eq!(lines[0], yard.path().to_str().unwrap());
-    let run = yard.folder.path().to_str().unwrap();
+    assert_eq!(lines[0], harness.path().to_str().unwrap());
+    let run = harness.folder.path().to_str().unwrap();
     let ours: Vec<_> = lines.iter().filter(|line| line.contains(run)).collect();
     assert!(ours.is_empty(), "it has our files open: {ours:?}");
 }
 
 #[tokio::test]
 async fn a_child_leads_a_group_of_its_own() {
-    let yard = Harness::new();
-    let process = yard
+    let harness = Harness::new();
+    let process = harness
         .start(&shell("exec sleep 1000", Ready::Started))
         .await
         .unwrap();
@@ -83,8 +83,8 @@ async fn a_child_leads_a_group_of_its_own() {
 
 #[test]
 fn a_folder_is_one_daemons_and_closed_to_others() {
-    let yard = Harness::new();
-    let path = yard.folder.path();
+    let harness = Harness::new();
+    let path = harness.folder.path();
     assert_eq!(
         fs::metadata(path).unwrap().permissions().mode() & 0o777,
         0o700
@@ -101,12 +101,12 @@ fn a_folder_is_one_daemons_and_closed_to_others() {
         )
     );
 
-    let open = yard.path().join("open");
+    let open = harness.path().join("open");
     fs::create_dir(&open).unwrap();
     fs::set_permissions(&open, fs::Permissions::from_mode(0o777)).unwrap();
     let invalid = |why: &str| (ErrorKind::InvalidInput, why.to_owned());
     assert_eq!(refusal(&open), invalid("other users may write to it"));
 
-    let long = yard.path().join("long".repeat(30));
+    let long = harness.path().join("long".repeat(30));
     assert_eq!(refusal(&long), invalid("its path is longer than 79 bytes"));
 }

@@ -29,7 +29,7 @@ async fn a_hundred_starts_and_stops_leave_nothing() {
         assert!(again.wait().unwrap().success());
         return;
     }
-    let yard = Harness::new();
+    let harness = Harness::new();
     let programs = [
         python(SERVER, Ready::Socket),
         shell(
@@ -41,31 +41,31 @@ async fn a_hundred_starts_and_stops_leave_nothing() {
         program(&["/none"], Ready::Started),
     ];
     // What is made once and kept is there after the first round.
-    round(&yard, &programs).await;
+    round(&harness, &programs).await;
     let before = open_files();
     for _ in 0..20 {
-        round(&yard, &programs).await;
-        assert_eq!(yard.files(), [""; 0]);
+        round(&harness, &programs).await;
+        assert_eq!(harness.files(), [""; 0]);
     }
     // On a busy machine the first round may have been closing some of its own.
     until("all files closed", || open_files() <= before).await;
-    // The warden is one, and waits for as long as the folder is open.
+    // The reaper is one, and waits for as long as the folder is open.
     until("the last child's burial", || children() == 1).await;
-    drop(yard);
+    drop(harness);
     assert_eq!(children(), 0);
 }
 
 /// Every program once; every third child is dropped and not stopped.
-async fn round(yard: &Harness, programs: &[Program]) {
+async fn round(harness: &Harness, programs: &[Program]) {
     for program in programs {
-        let Ok(process) = yard.start(program).await else {
+        let Ok(process) = harness.start(program).await else {
             continue;
         };
         if process.id() % 3 == 0 {
             let pid = process.pid();
             drop(process);
             until("the child's burial", || !exists(pid)).await;
-            until("an empty folder", || yard.files().is_empty()).await;
+            until("an empty folder", || harness.files().is_empty()).await;
         } else {
             process.stop().await.unwrap();
         }
@@ -91,8 +91,8 @@ async fn a_killed_daemon_leaves_no_process() {
         let folder = RunFolder::open(Path::new(&run)).unwrap();
         return be_killed(folder.with_stage(Path::new(STAGE))).await;
     }
-    let yard = Harness::new();
-    let run = yard.path().join("daemon");
+    let harness = Harness::new();
+    let run = harness.path().join("daemon");
     let name = "traces::a_killed_daemon_leaves_no_process";
     let mut daemon = alone(name, run.to_str().unwrap());
     let server = number_in(&run.join("server")).await;
@@ -102,7 +102,7 @@ async fn a_killed_daemon_leaves_no_process() {
     daemon.kill().unwrap();
     daemon.wait().unwrap();
     // The folder is not opened, and still they go.
-    until("everybody's end", || {
+    until("the end of all", || {
         ![server, outlived, leader].into_iter().any(runs)
     })
     .await;
@@ -116,8 +116,8 @@ async fn what_a_killed_daemon_left_is_ended_by_the_next() {
     if let Some(run) = std::env::var_os(ALONE) {
         return be_killed(RunFolder::open(Path::new(&run)).unwrap()).await;
     }
-    let yard = Harness::new();
-    let run = yard.path().join("daemon");
+    let harness = Harness::new();
+    let run = harness.path().join("daemon");
     let name = "traces::what_a_killed_daemon_left_is_ended_by_the_next";
     let mut daemon = alone(name, run.to_str().unwrap());
     let (server, outlived) = (
@@ -126,7 +126,7 @@ async fn what_a_killed_daemon_left_is_ended_by_the_next() {
     );
     daemon.kill().unwrap();
     daemon.wait().unwrap();
-    assert!(runs(server) && runs(outlived), "nobody ended them");
+    assert!(runs(server) && runs(outlived), "they still run");
     let leader = group(outlived);
     until("the leader's end", || !runs(leader)).await;
 
@@ -145,7 +145,10 @@ async fn what_a_killed_daemon_left_is_ended_by_the_next() {
     let folder = RunFolder::open(&run).unwrap();
     assert_eq!(folder.ended(), 3);
     until("the server's end", || !runs(server)).await;
-    until("the end of who outlived its leader", || !runs(outlived)).await;
+    until("the end of the process that outlived its leader", || {
+        !runs(outlived)
+    })
+    .await;
     unrecorded.wait().unwrap();
     assert!(stranger.try_wait().unwrap().is_none(), "it was not ours");
     stranger.kill().unwrap();

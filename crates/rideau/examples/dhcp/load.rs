@@ -61,7 +61,7 @@ pub(crate) async fn run(
                 None => break,
             },
             _ = shows.tick() => {
-                let recent = std::mem::take(&mut *times.lock().expect("nobody panics"));
+                let recent = std::mem::take(&mut *times.lock().expect("no thread panics"));
                 if recent.len(0) + recent.len(1) > 0 {
                     println!("{}", Served(recent.clone()));
                 }
@@ -69,7 +69,7 @@ pub(crate) async fn run(
             }
         }
     }
-    all.add(&times.lock().expect("nobody panics"));
+    all.add(&times.lock().expect("no thread panics"));
     Ok(Served(all))
 }
 
@@ -117,7 +117,7 @@ async fn visit(
 }
 
 fn record(times: &Mutex<Times>, tier: u8, begun: Instant) {
-    let mut times = times.lock().expect("nobody panics");
+    let mut times = times.lock().expect("no thread panics");
     times.record(tier, begun.elapsed());
 }
 

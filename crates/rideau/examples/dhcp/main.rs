@@ -3,7 +3,7 @@
 //!     cargo run --release --features store --example dhcp [-- --quick]
 //!
 //! First all addresses of two ranges are given out and lapse, and a report says
-//! how that went: each count is of answers that took up to so many milliseconds.
+//! how that went: each count is of answers that took up to this many milliseconds.
 //! Then clients come, renew at half time and go, and the times are shown while
 //! they do.
 

@@ -121,16 +121,16 @@ fn reserve_all(
                     Err(failed) => return Err(failed),
                 }
             }
-            let mut all = all.lock().expect("nobody panics");
+            let mut all = all.lock().expect("no thread panics");
             all.0.extend(given);
             all.1.add(&times);
             Ok(())
         };
         let clients: Vec<_> = (0..plan.clients).map(|_| scope.spawn(client)).collect();
         let mut ended = clients.into_iter();
-        ended.try_for_each(|client| client.join().expect("nobody panics"))
+        ended.try_for_each(|client| client.join().expect("no thread panics"))
     })?;
-    let (mut given, times) = all.into_inner().expect("nobody panics");
+    let (mut given, times) = all.into_inner().expect("no thread panics");
     given.sort_unstable_by_key(|one| one.fence);
     Ok((given, times))
 }

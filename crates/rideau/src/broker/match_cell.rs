@@ -14,7 +14,7 @@ use rideau_core::{Lead, Ticket};
 use super::{Answer, Refused};
 use crate::after::After;
 use crate::peer::{Match, Peer};
-use crate::reply_slot::{Bond, Ended, Seat};
+use crate::reply_slot::{Bond, Ended, MatchSide};
 use crate::sync::{Latch, into_inner, latch};
 
 /// The wait of a party that brought a `V` for a party that brings a `W`.
@@ -53,7 +53,7 @@ pub(super) struct Met<W> {
     pub(super) waited_nanos: u64,
 }
 
-/// What a waiter is told.
+/// The answer of a waiter.
 pub(super) enum Told<V, W> {
     Met(Met<W>),
     Refused(Box<Refused<V>>),
@@ -67,17 +67,17 @@ const DONE: u8 = 1;
 const DOWN: u8 = 2;
 
 impl Ends {
-    fn end(&mut self, seat: Seat, how: Ended) {
+    fn end(&mut self, side: MatchSide, how: Ended) {
         let bit = match how {
             Ended::Done => DONE,
             Ended::Down => DOWN,
         };
-        self.0 |= bit << (2 * seat as usize);
+        self.0 |= bit << (2 * side as usize);
     }
 
-    /// How the one in this seat has ended the match.
-    fn of(self, seat: Seat) -> Option<Ended> {
-        let bits = self.0 >> (2 * seat as usize);
+    /// How the party on this side has ended the match.
+    fn of(self, side: MatchSide) -> Option<Ended> {
+        let bits = self.0 >> (2 * side as usize);
         if bits & DONE != 0 {
             Some(Ended::Done)
         } else {
@@ -135,11 +135,11 @@ impl<V, W> MatchCell<V, W> {
     pub(super) fn abandon(&self) {
         let mut stage = latch(&self.0);
         let waker = match &mut *stage {
-            Stage::Watched(watched) => watched.end(Seat::Waiter, Ended::Down),
+            Stage::Watched(watched) => watched.end(MatchSide::Waiter, Ended::Down),
             _ => None,
         };
         let mut ends = Ends::default();
-        ends.end(Seat::Waiter, Ended::Down);
+        ends.end(MatchSide::Waiter, Ended::Down);
         let answer = match &mut *stage {
             Stage::Watched(watched) => watched.met.take().map(Stage::met),
             other => Some(mem::replace(other, Stage::Taken { ends })),
@@ -157,7 +157,7 @@ impl<V, W> MatchCell<V, W> {
             return Poll::Ready(told);
         }
         let Stage::Waits(waker) = &mut *stage else {
-            unreachable!("who has taken its answer waits no more");
+            unreachable!("a party with an answer waits no more");
         };
         let known = waker.as_ref();
         if !known.is_some_and(|waker| waker.will_wake(context.waker())) {
@@ -191,9 +191,13 @@ impl<V, W> MatchCell<V, W> {
                 let met = watched.met.expect("it was not taken before");
                 (met, watched.ends)
             }
-            Stage::Waits(_) | Stage::Taken { .. } => unreachable!("who is left was answered"),
+            Stage::Waits(_) | Stage::Taken { .. } => {
+                unreachable!("the party that is left was answered")
+            }
         };
-        let how = ends.of(Seat::Comer).expect("who lets go has ended");
+        let how = ends
+            .of(MatchSide::Comer)
+            .expect("a party that lets go has ended");
         Ok(met.into_match(ticket, Peer::that_ended(how)))
     }
 
@@ -254,7 +258,7 @@ impl<V, W> Stage<V, W> {
         match self {
             Self::Met { ends, .. } | Self::Taken { ends } => *ends,
             Self::Watched(watched) => watched.ends,
-            Self::Waits(_) | Self::Refused(_) => unreachable!("only who met has a peer"),
+            Self::Waits(_) | Self::Refused(_) => unreachable!("only a matched party has a peer"),
         }
     }
 
@@ -264,7 +268,7 @@ impl<V, W> Stage<V, W> {
             let ends = self.ends();
             let met = self.take().map(|told| match told {
                 Told::Met(met) => met,
-                Told::Refused(_) => unreachable!("only who met has a peer"),
+                Told::Refused(_) => unreachable!("only a matched party has a peer"),
             });
             let wakers = [None, None];
             *self = Self::Watched(Box::new(Watched { ends, met, wakers }));
@@ -279,37 +283,37 @@ impl<V, W> Stage<V, W> {
 impl<W> Watched<W> {
     /// One of the two ends the match; the other's waker, if it wants to know.
     #[must_use]
-    fn end(&mut self, seat: Seat, how: Ended) -> Option<Waker> {
-        self.ends.end(seat, how);
-        self.wakers[seat.other() as usize].take()
+    fn end(&mut self, side: MatchSide, how: Ended) -> Option<Waker> {
+        self.ends.end(side, how);
+        self.wakers[side.other() as usize].take()
     }
 }
 
 impl<V: Send, W: Send> Bond for MatchCell<V, W> {
-    fn end(&self, seat: Seat, how: Ended) {
+    fn end(&self, side: MatchSide, how: Ended) {
         let waker = match &mut *latch(&self.0) {
             Stage::Met { ends, .. } | Stage::Taken { ends } => {
-                ends.end(seat, how);
+                ends.end(side, how);
                 None
             }
-            Stage::Watched(watched) => watched.end(seat, how),
-            Stage::Waits(_) | Stage::Refused(_) => unreachable!("only who met has a peer"),
+            Stage::Watched(watched) => watched.end(side, how),
+            Stage::Waits(_) | Stage::Refused(_) => unreachable!("only a matched party has a peer"),
         };
         waker.into_iter().for_each(Waker::wake);
     }
 
-    fn ended(&self, seat: Seat) -> Option<Ended> {
-        latch(&self.0).ends().of(seat.other())
+    fn ended(&self, side: MatchSide) -> Option<Ended> {
+        latch(&self.0).ends().of(side.other())
     }
 
-    fn poll_ended(&self, seat: Seat, context: &Context<'_>) -> Poll<Ended> {
+    fn poll_ended(&self, side: MatchSide, context: &Context<'_>) -> Poll<Ended> {
         let waker = context.waker().clone();
         let mut stage = latch(&self.0);
-        if let Some(ended) = stage.ends().of(seat.other()) {
+        if let Some(ended) = stage.ends().of(side.other()) {
             drop(stage);
             return Poll::Ready(ended);
         }
-        let before = stage.watched().wakers[seat as usize].replace(waker);
+        let before = stage.watched().wakers[side as usize].replace(waker);
         drop(stage);
         drop(before);
         Poll::Pending

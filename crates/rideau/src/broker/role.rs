@@ -11,14 +11,14 @@ use super::Refused;
 use super::match_cell::{MatchCell, Met};
 use crate::after::After;
 use crate::peer::{Match, Peer};
-use crate::reply_slot::Seat;
+use crate::reply_slot::MatchSide;
 
 pub(super) type Machine<A, O> = core::Broker<AskReply<A, O>, AskReply<O, A>>;
 pub(super) type Effect<A, O> = core::Effect<AskReply<A, O>, AskReply<O, A>>;
 type Came<A, O> = core::Came<AskReply<A, O>, AskReply<O, A>>;
 type Gone<A, O> = core::Gone<AskReply<A, O>, AskReply<O, A>>;
 
-/// What a waiter brought, and where it finds its answer.
+/// The value of a waiter, and where it finds its answer.
 pub(crate) struct AskReply<V, W> {
     pub(super) value: V,
     pub(super) match_cell: Arc<MatchCell<V, W>>,
@@ -78,7 +78,7 @@ impl<A: Send + 'static, O: Send + 'static> Role<A, O> for AskRole {
         match machine.queue_ask(terms, reply, now, effects) {
             Came::Waits(ticket) => Ok(ticket),
             Came::Answered(_, Effect::ShedAsk { ask, refusal, .. }) => Err(ask.refused(refusal)),
-            Came::Answered(..) => unreachable!("an ask that found nobody waits or is shed"),
+            Came::Answered(..) => unreachable!("an ask without a match waits or is shed"),
         }
     }
 }
@@ -111,7 +111,7 @@ impl<A: Send + 'static, O: Send + 'static> Role<A, O> for OfferRole {
             Came::Answered(_, Effect::ShedOffer { offer, refusal, .. }) => {
                 Err(offer.refused(refusal))
             }
-            Came::Answered(..) => unreachable!("an offer that found nobody waits or is shed"),
+            Came::Answered(..) => unreachable!("an offer without a match waits or is shed"),
         }
     }
 }
@@ -176,6 +176,6 @@ where
         lead,
         waited,
         ticket: found.ticket,
-        peer: Peer::new(match_cell, Seat::Comer),
+        peer: Peer::new(match_cell, MatchSide::Comer),
     }
 }

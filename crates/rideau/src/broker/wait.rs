@@ -15,7 +15,7 @@ use crate::ask_options::AskOptions;
 use crate::coop;
 use crate::meter_outputs::MeterOutputs;
 use crate::peer::{Match, Peer};
-use crate::reply_slot::Seat;
+use crate::reply_slot::MatchSide;
 
 /// An ask or an offer that waits, or will.
 pub(crate) struct Wait<D, R, A, O>
@@ -53,7 +53,7 @@ impl<V, W> State<V, W> {
     }
 }
 
-/// What an ask or an offer finds when it comes.
+/// The result of an ask or an offer at its arrival.
 pub(crate) enum Coming<V, W> {
     Met(Match<W>),
     Refused(Refused<V>),
@@ -66,7 +66,7 @@ impl<V, W> Coming<V, W> {
         match self {
             Self::Met(met) => Ok(met),
             Self::Refused(refused) => Err(refused),
-            Self::Waiting(..) => unreachable!("who does not want to wait is answered at once"),
+            Self::Waiting(..) => unreachable!("an ask that does not wait is answered at once"),
         }
     }
 }
@@ -88,7 +88,7 @@ where
 {
     let signals = &driver.shell().0;
     // Most admissions are not guarded.
-    let _admitted = if signals.door().is_guarded() {
+    let _admitted = if signals.admission().is_guarded() {
         match signals.admit(R::SIDE) {
             Ok(admitted) => Some(admitted),
             Err(refusal) => return Coming::Refused(Refused { refusal, value }),
@@ -133,8 +133,8 @@ where
 /// Tell a guarded admission how many wait behind it.
 #[inline]
 fn publish_len<R: Role<A, O>, A, O>(signals: &MeterOutputs, machine: &Machine<A, O>) {
-    if signals.door().is_guarded() {
-        signals.door().set_len(machine.len(R::SIDE));
+    if signals.admission().is_guarded() {
+        signals.admission().set_len(machine.len(R::SIDE));
     }
 }
 
@@ -222,16 +222,18 @@ where
         // Each part is taken out alone: a state that was just written is slow to
         // move as a whole.
         if let State::Fresh(value) = &mut this.state {
-            let value = value.take().expect("nobody polls after the answer");
+            let value = value.take().expect("a wait is not polled after its answer");
             return this.begin_polled(value, &AskOptions::USUAL, context);
         }
         if let State::FreshOn(fresh) = &mut this.state {
-            let fresh = fresh.take().expect("nobody polls after the answer");
+            let fresh = fresh.take().expect("a wait is not polled after its answer");
             return this.begin_polled(fresh.0, &fresh.1, context);
         }
         if let State::Waiting { ticket, match_cell } = &mut this.state {
             let ticket = *ticket;
-            let known = match_cell.as_ref().expect("nobody polls after the answer");
+            let known = match_cell
+                .as_ref()
+                .expect("a wait is not polled after its answer");
             // Its peer may have let go already, and then the waiter alone is
             // left.
             if Arc::strong_count(known) == 1 {
@@ -242,7 +244,10 @@ where
             let match_cell = match_cell.take().expect("it was just seen");
             return Poll::Ready(receive(told, ticket, match_cell));
         }
-        Poll::Ready(this.answered().expect("nobody polls after the answer"))
+        Poll::Ready(
+            this.answered()
+                .expect("a wait is not polled after its answer"),
+        )
     }
 }
 
@@ -283,14 +288,14 @@ where
     }
 }
 
-/// What a waiter is told becomes its answer; the match becomes the bond.
+/// Turns the message for a waiter into its answer, and the cell into the bond of the match.
 fn receive<V: Send + 'static, W: Send + 'static>(
     told: Told<V, W>,
     ticket: Ticket,
     match_cell: Arc<MatchCell<V, W>>,
 ) -> Answer<V, W> {
     match told {
-        Told::Met(met) => Ok(met.into_match(ticket, Peer::new(match_cell, Seat::Waiter))),
+        Told::Met(met) => Ok(met.into_match(ticket, Peer::new(match_cell, MatchSide::Waiter))),
         Told::Refused(refused) => Err(*refused),
     }
 }
@@ -301,7 +306,7 @@ fn receive_last<V: Send + 'static, W: Send + 'static>(
     ticket: Ticket,
     match_cell: Arc<MatchCell<V, W>>,
 ) -> Answer<V, W> {
-    let match_cell = Arc::into_inner(match_cell).expect("nobody else was left");
+    let match_cell = Arc::into_inner(match_cell).expect("the other party has let go");
     match_cell.into_answer(ticket)
 }
 

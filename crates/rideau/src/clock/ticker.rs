@@ -9,9 +9,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{self, Thread};
 use std::time::Duration;
 
-/// What all look at, side by side.
+/// The fields that all threads read, side by side.
 struct Ticker {
-    /// What the clock showed last, in nanoseconds; 0 while the thread sleeps.
+    /// The last reading of the clock, in nanoseconds; 0 while the thread sleeps.
     tick: AtomicU64,
     /// A caller looked since the thread last wondered.
     used: AtomicBool,

@@ -17,14 +17,14 @@ pub(super) struct Wait<'a, M: Manager> {
     group: &'a Inner<M>,
     terms: AskOptions,
     sent: Instant,
-    /// Where it waits, by the ids of the seats.
+    /// Where it waits, by the ids of the entries.
     places: Vec<(u64, Take<'static, M>)>,
     /// Where it need not ask again.
     refused: Vec<u64>,
     answers: Answers,
 }
 
-/// What pools said that had no member.
+/// The refusals of the pools so far, as one.
 #[derive(Default)]
 pub(super) struct Answers(Option<NotTaken>);
 
@@ -50,19 +50,19 @@ impl<'a, M: Manager> Wait<'a, M> {
         // Nothing is ours yet: others may well run first.
         let proceed = ready!(coop::poll_proceed(context));
         proceed.made_progress();
-        let seats = self.group.seats();
-        for place in self.group.order(&seats) {
-            let seat = &seats[place];
-            if seat.pool.is_failing() {
+        let entries = self.group.entries();
+        for place in self.group.order(&entries) {
+            let entry = &entries[place];
+            if entry.pool.is_failing() {
                 continue;
             }
-            let mut take = seat.pool.take_owned(self.terms);
+            let mut take = entry.pool.take_owned(self.terms);
             match take.poll_prompt(context) {
                 Poll::Ready(Ok(held)) => return Poll::Ready(Some(held)),
-                Poll::Ready(Err(no)) => self.refuse(seat.id, no),
+                Poll::Ready(Err(no)) => self.refuse(entry.id, no),
                 Poll::Pending if take.is_fresh() => (),
                 // It waits for the check of an idle member.
-                Poll::Pending => self.places.push((seat.id, take)),
+                Poll::Pending => self.places.push((entry.id, take)),
             }
         }
         Poll::Ready(None)
@@ -71,24 +71,24 @@ impl<'a, M: Manager> Wait<'a, M> {
     /// Leave pools that left, and ask those that were not asked yet. Of these, the ones that show
     /// an idle member come first and broken ones last.
     pub(super) fn ask(&mut self, context: &mut Context<'_>) -> Poll<Answer<M>> {
-        let seats = self.group.seats();
-        let is_seat = |id: u64| seats.iter().any(|seat| seat.id == id);
-        self.places.retain(|(id, _)| is_seat(*id));
+        let entries = self.group.entries();
+        let is_entry = |id: u64| entries.iter().any(|entry| entry.id == id);
+        self.places.retain(|(id, _)| is_entry(*id));
         if let Some(held) = self.poll_places(context) {
             return Poll::Ready(Ok(held));
         }
-        let order = self.group.order(&seats).map(|place| &seats[place]);
-        let mut fresh: Vec<_> = order.filter(|seat| !self.has_asked(seat.id)).collect();
-        fresh.sort_by_cached_key(|seat| {
-            let shown = seat.pool.show();
+        let order = self.group.order(&entries).map(|place| &entries[place]);
+        let mut fresh: Vec<_> = order.filter(|entry| !self.has_asked(entry.id)).collect();
+        fresh.sort_by_cached_key(|entry| {
+            let shown = entry.pool.show();
             (!shown.is_sound, !shown.is_idle)
         });
-        for seat in fresh {
-            let mut take = seat.pool.take_owned(self.terms_left());
+        for entry in fresh {
+            let mut take = entry.pool.take_owned(self.terms_left());
             match Pin::new(&mut take).poll(context) {
                 Poll::Ready(Ok(held)) => return Poll::Ready(Ok(held)),
-                Poll::Ready(Err(no)) => self.refuse(seat.id, no),
-                Poll::Pending => self.places.push((seat.id, take)),
+                Poll::Ready(Err(no)) => self.refuse(entry.id, no),
+                Poll::Pending => self.places.push((entry.id, take)),
             }
         }
         self.give_up()
@@ -127,13 +127,13 @@ impl<'a, M: Manager> Wait<'a, M> {
         Poll::Ready(Err(no.after(self.waited())))
     }
 
-    fn refuse(&mut self, seat: u64, no: NotTaken) {
-        self.refused.push(seat);
+    fn refuse(&mut self, entry: u64, no: NotTaken) {
+        self.refused.push(entry);
         self.answers.add(no);
     }
 
-    fn has_asked(&self, seat: u64) -> bool {
-        self.refused.contains(&seat) || self.places.iter().any(|(id, _)| *id == seat)
+    fn has_asked(&self, entry: u64) -> bool {
+        self.refused.contains(&entry) || self.places.iter().any(|(id, _)| *id == entry)
     }
 
     /// The same terms for a pool that is asked later.

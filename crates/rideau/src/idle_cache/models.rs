@@ -195,7 +195,7 @@ fn ask_and_put(ask_busy: bool, put_busy: bool) -> Vec<(&'static str, &'static st
                     pool.1 = Some(0);
                     return "handed over";
                 }
-                assert!(put_busy, "who closed the shelf waits");
+                assert!(put_busy, "the thread that closed the cache waits");
                 assert_eq!(cache.close(), []);
                 cache.reopen(&[0]);
                 "laid down"

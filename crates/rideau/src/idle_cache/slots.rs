@@ -11,7 +11,7 @@ const CHUNKS: usize = (((LEN_MAX - 1 + FIRST).ilog2() - FIRST.ilog2()) + 1) as u
 
 /// Slots by index, in chunks that stay where they are.
 pub(crate) struct Slots<T> {
-    /// As many as are expected, found faster than those in the chunks.
+    /// The expected number of slots, found faster than those in the chunks.
     first: Box<[T]>,
     chunks: [OnceLock<Box<[T]>>; CHUNKS],
     make: fn() -> T,

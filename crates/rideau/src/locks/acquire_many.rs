@@ -25,7 +25,7 @@ use crate::keyed::Key;
 pub struct FullAt {
     /// Where the claim was among all.
     pub at: usize,
-    /// What its key said.
+    /// The refusal of its key.
     pub full: Full,
 }
 

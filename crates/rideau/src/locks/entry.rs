@@ -1,4 +1,4 @@
-//! What is known of one key, and when it may be forgotten.
+//! The entry of one key, and when it may be removed.
 //!
 //! The map has one reference to an entry, and so has each lock, handle and line of the
 //! key. References keep memory and nothing else: a thread that found an entry may be late.

@@ -32,7 +32,8 @@ const LOOKS: usize = 4;
 /// After this many keys of a shard the memory of replaced tables is freed.
 const ADDED: u32 = 64;
 
-/// What a look through a list has removed. It is dropped without a lock: keys end here.
+/// Entries that a sweep has removed. They are dropped without a lock, because dropping keys
+/// runs their code.
 struct Forgotten<K: Key> {
     entries: Vec<Arc<Entry<K>>>,
     lines: Vec<Arc<LineOf<K>>>,

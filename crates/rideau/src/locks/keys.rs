@@ -60,7 +60,7 @@ pub(super) struct Keys<K: Key> {
     pub(super) closed: AtomicBool,
 }
 
-/// What is changed under one lock: keys whose hashes are alike, and this.
+/// A shard of keys, with the data that one lock guards.
 pub(super) struct Shard<K: Key> {
     /// No key was ever given a larger fence among those that were forgotten.
     pub(super) fence: u64,

@@ -98,7 +98,7 @@ impl<K: Key> Line<K> {
             }
             let cell = Arc::new(ReplySlot::new());
             let reply = step.machine.reply_mut(ticket);
-            reply.expect("who got no answer waits").0 = Some(Arc::clone(&cell));
+            reply.expect("an ask without an answer waits").0 = Some(Arc::clone(&cell));
             (ticket, Err(cell))
         });
         let line = self;
@@ -282,7 +282,10 @@ impl<K: Key> Future for Wait<K> {
             self.state = State::Over;
             return Poll::Ready(told);
         }
-        Poll::Ready(self.take_answer().expect("nobody polls after the answer"))
+        Poll::Ready(
+            self.take_answer()
+                .expect("a wait is not polled after its answer"),
+        )
     }
 }
 
@@ -366,7 +369,7 @@ impl<K: Key> Shell<Machine<K>> for Tell {
 
 impl<K: Key> Reply<K> {
     fn tell(self, told: Told<K>, after: &mut After) {
-        let cell = self.0.expect("who comes takes its own answer");
+        let cell = self.0.expect("an ask that comes takes its own answer");
         cell.answer(told, after);
     }
 }
@@ -387,7 +390,7 @@ fn take_own<K: Key>(effects: &mut Vec<Effect<HeldUnits<K>, Reply<K>>>) -> Option
     Some(match effects.remove(at) {
         Effect::Grant { units, .. } => Ok(Lock(units)),
         Effect::Shed { refusal, .. } => Err(refusal),
-        Effect::Forget(_) => unreachable!("an answer is a yes or a no"),
+        Effect::Forget(_) => unreachable!("an answer is a grant or a refusal"),
     })
 }
 

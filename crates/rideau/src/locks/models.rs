@@ -24,7 +24,7 @@ const FEW: usize = 2;
 /// The same where a race needs more, or a model has room for more.
 const SOME: usize = 3;
 const MANY: usize = 4;
-/// As many as any model can use.
+/// More than any model uses.
 const ALL: usize = 100;
 
 const KEY: &u8 = &1;

@@ -114,7 +114,7 @@ impl<K: Key> Owner<K> {
         self.held.clear();
     }
 
-    /// What it holds, in no order.
+    /// The locks that it holds, in no order.
     pub fn held(&self) -> impl Iterator<Item = &Lock<'static, K>> {
         self.held.values().flatten()
     }

@@ -19,7 +19,7 @@ use crate::idle_cache::Slots;
 use crate::keyed::Key;
 use crate::sync::{Mutex, lock};
 
-/// What holds for some keys.
+/// The rule for some keys.
 #[derive(Clone, PartialEq, Debug)]
 pub struct KeyRule {
     /// Where asks that want to wait do so. Each key has a queue of its own for
@@ -33,7 +33,7 @@ pub struct KeyRule {
     pub idle_forget: Duration,
 }
 
-/// As many keys are known as may be, and all of them are wanted.
+/// The limit of keys is reached, and all of them are in use.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct NoRoom;
 
@@ -42,7 +42,7 @@ pub(super) struct NoRoom;
 pub(super) enum Crowd {
     /// All together.
     All,
-    /// Those of a rule.
+    /// The keys of a rule.
     Of(u32),
 }
 
@@ -80,7 +80,7 @@ struct Quota {
 /// A key in the idle list of its rule.
 pub(super) struct Listed<K> {
     pub(super) entry: Arc<Entry<K>>,
-    /// What the word was when it was last seen idle, and since when it is.
+    /// The word when it was last seen idle, and since when it is idle.
     seen: u64,
     since: u64,
 }

@@ -106,7 +106,7 @@ impl Reading {
     /// Nothing was read that tells why: it has to be asked in another way.
     pub(super) const UNCLEAR: Self = Self(FAR);
 
-    /// What was claimed, of a word that gave it.
+    /// The grant of a claim by this word.
     #[inline(always)]
     pub(super) fn grant(self, claim: Claim) -> Grant {
         grant(claim, self.0, self.0 & FENCE)
@@ -119,7 +119,7 @@ impl Reading {
     }
 }
 
-/// What takes.
+/// A kind of caller that takes units.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Taker {
     /// Any caller.
@@ -340,7 +340,7 @@ fn stopped(word: u64, stops: u64, claim: Claim) -> No {
     }
 }
 
-/// What was claimed, and made the word what it is now.
+/// The grant of the claim that led to this word.
 const fn grant(claim: Claim, word: u64, fence: u64) -> Grant {
     Grant {
         units: claim.units,
@@ -418,18 +418,18 @@ mod tests {
         assert!(word.take(claim(1, 2), Taker::Line).is_ok());
         assert!(word.idle().is_none(), "one is held");
         assert!(word.give_back(1).is_waited());
-        assert!(word.idle().is_none(), "somebody waits");
+        assert!(word.idle().is_none(), "an ask waits");
         word.mark_waited(false);
         word.mark_busy(true);
         assert_eq!(word.take(claim(1, 2), Taker::Any), Err(No::Locked));
         assert_eq!(word.take(claim(1, 0), Taker::Any), Err(No::Locked));
         assert_eq!(word.take(claim(1, 0), Taker::Lock), Err(No::Full(0)));
         word.mark_busy(false);
-        let idle = word.idle().expect("nobody holds anything");
+        let idle = word.idle().expect("no unit is held");
         assert!(word.take(claim(1, 2), Taker::Any).is_ok());
         assert!(!word.retire(idle), "something happened");
         word.give_back(1);
-        assert!(word.retire(word.idle().expect("nobody holds anything")));
+        assert!(word.retire(word.idle().expect("no unit is held")));
         assert_eq!(word.take(claim(1, 2), Taker::Lock), Err(No::Retired));
         assert_eq!(word.fence(), 9);
     }

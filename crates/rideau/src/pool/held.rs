@@ -116,7 +116,7 @@ impl<'a, M: Manager> Held<'a, M> {
             owner,
             member,
         } = *entry;
-        let driver = keeper(held.pool, owner.as_ref());
+        let driver = driver_of(held.pool, owner.as_ref());
         let place = driver.shell().slot(slot);
         place.rest(driver.clock().recent());
         place.clear_side();
@@ -135,7 +135,7 @@ impl<'a, M: Manager> Held<'a, M> {
         Pool { driver }
     }
 
-    /// What is known of the member.
+    /// The age, uses and other facts of the member.
     pub fn about(held: &Self) -> About {
         let now = held.driver().clock().now();
         let idle = held.place().lead().reversed().waited();
@@ -189,7 +189,7 @@ impl<'a, M: Manager> Held<'a, M> {
         Poll::Pending
     }
 
-    /// What becomes of the member at its end.
+    /// Sets how the member is treated at the end.
     pub(super) fn set_fate(&self, fate: Fate) {
         let place = self.place();
         place.set_flag(flag::CHECK, fate == Fate::Check);
@@ -203,7 +203,7 @@ impl<'a, M: Manager> Held<'a, M> {
 
     fn driver(&self) -> &Arc<PoolDriver<M>> {
         let entry = self.entry.as_deref().expect(ALWAYS);
-        keeper(self.pool, entry.owner.as_ref())
+        driver_of(self.pool, entry.owner.as_ref())
     }
 
     /// How the use of the member went.
@@ -267,7 +267,7 @@ impl<M: Manager> Held<'_, M> {
     fn give_back_owned(mut entry: Box<MemberEntry<M>>) {
         // Else the pool would keep itself alive.
         let owner = entry.owner.take();
-        Self::give_back(keeper(None, owner.as_ref()), entry);
+        Self::give_back(driver_of(None, owner.as_ref()), entry);
     }
 
     /// Lay a member in the idle cache, or else bring it to the machine. A call, so
@@ -328,13 +328,13 @@ impl<M: Manager<Member: fmt::Debug>> fmt::Debug for Held<'_, M> {
 
 /// The pool of a member that is held.
 #[inline]
-fn keeper<'a, M: Manager>(
+fn driver_of<'a, M: Manager>(
     borrowed: Option<&'a Arc<PoolDriver<M>>>,
     owned: Option<&'a Arc<PoolDriver<M>>>,
 ) -> &'a Arc<PoolDriver<M>> {
     borrowed
         .or(owned)
-        .expect("who does not borrow the pool owns it")
+        .expect("a member borrows its pool or owns it")
 }
 
 /// Why a held member is there.

@@ -1,4 +1,4 @@
-//! What a pool must be told of its members: how to start, check and stop one.
+//! How a pool starts, checks and stops its members.
 //!
 //! When each of these happens is the pool's to say. A manager knows one kind of
 //! member and nothing of waiting takes, of holders or of how many members there
@@ -32,7 +32,7 @@ use rideau_core::pool::{MemberId, Retired};
 /// }
 /// ```
 pub trait Manager: Send + Sync + 'static {
-    /// What the pool lends.
+    /// The type of the members.
     type Member: Send + 'static;
     /// Why a member could not be started or is no good any more.
     type Error: Into<Box<dyn Error + Send + Sync>> + Send + 'static;
@@ -94,7 +94,7 @@ pub trait Manager: Send + Sync + 'static {
     }
 }
 
-/// What is known of a member.
+/// Facts about a member.
 ///
 /// The default stands for a member that has only just been started, so that a
 /// manager can be tried without a pool.

@@ -1,4 +1,4 @@
-//! What has to be awaited for a member: its start, its check, its stop.
+//! The tasks of members: start, check, stop.
 //!
 //! Each runs in a task of its own, so that no take waits for a manager's code.
 //! However such a task ends, by its end, a panic, or the end of the runtime,
@@ -153,7 +153,7 @@ impl<M: Manager> Drop for Duty<M> {
         let driver = self.driver.upgrade();
         // The close of a pool gives up its starts, and that is no failure.
         let is_wanted =
-            |driver: &Arc<PoolDriver<M>>| driver.look(|desk, _| !desk.pool.is_closing());
+            |driver: &Arc<PoolDriver<M>>| driver.look(|tables, _| !tables.pool.is_closing());
         if self.starts && driver.as_ref().is_some_and(is_wanted) {
             self.fail(Arc::new(GivenUp));
         }
@@ -183,7 +183,7 @@ struct Charge<M: Manager> {
     duty: Duty<M>,
 }
 
-/// What a task is.
+/// The bounds of a task.
 trait Task: Future<Output = ()> + Send + 'static {}
 
 impl<F: Future<Output = ()> + Send + 'static> Task for F {}

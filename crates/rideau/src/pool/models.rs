@@ -151,7 +151,7 @@ fn a_member_put_back_during_an_ask_is_taken_or_handed_over() {
         let held = take(&pool);
         let mut asking = pool.take_owned(AskOptions::USUAL);
         let ask = move || {
-            let answer = poll(&mut asking).map(|held| held.expect("nobody is refused"));
+            let answer = poll(&mut asking).map(|held| held.expect("no take is refused"));
             (answer, asking)
         };
         let ((), (answer, mut asking)) = at_once(move || drop(held), ask);
@@ -192,7 +192,7 @@ fn of_two_asks_at_a_release_both_are_served_in_the_end() {
         let ask = |pool: &Pool<Numbers>| {
             let mut asking = pool.take_owned(AskOptions::USUAL);
             move || {
-                let answer = poll(&mut asking).map(|held| held.expect("nobody is refused"));
+                let answer = poll(&mut asking).map(|held| held.expect("no take is refused"));
                 let at_once = answer.is_some();
                 drop(answer);
                 (at_once, asking)
@@ -239,7 +239,7 @@ fn a_member_taken_while_the_pool_closes_goes_when_it_is_released() {
     let ends = explore(|| {
         let (pool, numbers) = open(1, 1);
         let mut asking = pool.take_owned(AskOptions::USUAL);
-        let ask = move || poll(&mut asking).expect("nobody waits for a closing pool");
+        let ask = move || poll(&mut asking).expect("no take waits for a closing pool");
         let close = {
             let pool = pool.clone();
             move || {
@@ -256,7 +256,7 @@ fn a_member_taken_while_the_pool_closes_goes_when_it_is_released() {
             }
             Err(refused) => refused.refusal.reason.word(),
         };
-        assert!(pool.driver.look(|desk, _| desk.pool.is_closed()));
+        assert!(pool.driver.look(|tables, _| tables.pool.is_closed()));
         at_rest(&pool, &numbers, 0);
         end
     });
@@ -284,8 +284,8 @@ fn a_stale_member_taken_while_the_pool_closes_is_not_forgotten() {
         };
         let ((answer, mut asking), _) = at_once(ask, close);
         let answer = answer.or_else(|| poll(&mut asking));
-        let end = answer.expect("nobody waits for a closed pool").is_ok();
-        assert!(pool.driver.look(|desk, _| desk.pool.is_closed()));
+        let end = answer.expect("no take waits for a closed pool").is_ok();
+        assert!(pool.driver.look(|tables, _| tables.pool.is_closed()));
         at_rest(&pool, &numbers, 0);
         end
     });

@@ -39,7 +39,7 @@ pub struct Holder {
     pub held: Duration,
     /// How often it has been taken so far.
     pub uses: u64,
-    /// What the holder says of itself.
+    /// The note of the holder.
     pub note: Option<String>,
 }
 

@@ -41,7 +41,7 @@ impl rideau_core::Reply for TakeReply {}
 /// The machine, and what else its lock guards.
 pub(crate) struct PoolTables {
     pub(super) pool: core::Pool<TakeReply>,
-    pub(super) seats: Seats,
+    pub(super) free_slots: FreeReplySlots,
     /// How many takes from the idle cache, and how many grants, came to nothing:
     /// each of those takes asked again, and is counted for that.
     pub(super) unfit: u64,
@@ -54,7 +54,7 @@ pub(crate) struct PoolTables {
 
 /// Cells that no take waits in.
 #[derive(Default)]
-pub(super) struct Seats {
+pub(super) struct FreeReplySlots {
     free: Vec<u32>,
     len: u32,
 }
@@ -74,7 +74,7 @@ pub(crate) struct PoolShell<M: Manager> {
     me: OnceLock<Weak<PoolDriver<M>>>,
     /// Why the last start failed, until one goes well.
     fault: Mutex<Option<Fault>>,
-    /// So many starts failed in a row that the circuit is open.
+    /// The circuit is open, because starts failed in a row.
     failing: AtomicBool,
     /// How long some holders kept their member that did not have to ask for it.
     pub(super) holds: Mutex<Histogram>,
@@ -106,7 +106,7 @@ impl PoolTables {
     pub(super) fn new(pool: core::Pool<TakeReply>) -> Self {
         Self {
             pool,
-            seats: Seats::default(),
+            free_slots: FreeReplySlots::default(),
             unfit: 0,
             broken: 0,
             takes: 0,
@@ -118,13 +118,13 @@ impl PoolTables {
     #[inline]
     pub(super) fn free(&mut self, cell: u32) {
         if cell != NO_CELL {
-            self.seats.free.push(cell);
+            self.free_slots.free.push(cell);
         }
     }
 }
 
-impl Seats {
-    /// As many takes wait as can.
+impl FreeReplySlots {
+    /// No further take can wait.
     #[inline]
     pub(super) fn is_full(&self) -> bool {
         self.len == LEN_MAX && self.free.is_empty()
@@ -184,7 +184,7 @@ impl<M: Manager> PoolShell<M> {
     /// Let the shell know which pool it belongs to.
     pub(super) fn belong_to(&self, driver: &Arc<PoolDriver<M>>) {
         let first = self.me.set(Arc::downgrade(driver)).is_ok();
-        debug_assert!(first, "a stock belongs to one pool");
+        debug_assert!(first, "a shell belongs to one pool");
     }
 
     #[inline]
@@ -199,11 +199,11 @@ impl<M: Manager> PoolShell<M> {
     }
 
     /// A cell to wait in, if there is one.
-    pub(super) fn seat(&self, seats: &mut Seats) -> u32 {
-        let cell = seats.free.pop().unwrap_or_else(|| {
-            seats.len += 1;
-            self.cells.grow_to(seats.len);
-            seats.len - 1
+    pub(super) fn reply_slot(&self, free_slots: &mut FreeReplySlots) -> u32 {
+        let cell = free_slots.free.pop().unwrap_or_else(|| {
+            free_slots.len += 1;
+            self.cells.grow_to(free_slots.len);
+            free_slots.len - 1
         });
         self.cells.get(cell).clear();
         cell
@@ -269,7 +269,7 @@ impl Rules {
         uses >= self.uses_max.load(Ordering::Relaxed)
     }
 
-    /// A member that was idle for so many nanoseconds has to be checked.
+    /// A member that was idle for this many nanoseconds has to be checked.
     #[inline]
     pub(super) fn is_stale(&self, idle: u64) -> bool {
         idle >= self.stale_from.load(Ordering::Relaxed)

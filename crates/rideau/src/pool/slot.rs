@@ -1,4 +1,4 @@
-//! What the handle knows of one member beside the machine.
+//! The slot of one member, outside of the machine.
 
 use std::task::Waker;
 use std::time::Duration;
@@ -40,10 +40,10 @@ pub(super) struct MemberSlot<E> {
 /// Ends a member's work from outside.
 pub(super) type Abort = Box<dyn FnOnce() + Send>;
 
-/// What is needed seldom.
+/// Data that is rarely needed.
 #[derive(Default)]
 pub(super) struct Side {
-    /// What the holder says of itself.
+    /// The note of the holder.
     pub(super) note: Option<String>,
     /// Ends the member's work from outside.
     pub(super) abort: Option<Abort>,
@@ -66,7 +66,7 @@ pub(super) struct Side {
 
 const HELD: u64 = 1 << 63;
 
-/// What a slot is to know of its holder.
+/// Flags of a slot about its holder.
 pub(super) mod flag {
     /// Its time is measured though it did not have to ask.
     pub(in super::super) const MEASURED: u32 = 1;
@@ -129,7 +129,7 @@ impl<E> MemberSlot<E> {
         Duration::from_nanos(self.waited.load(Ordering::Relaxed))
     }
 
-    /// What is known of the holder.
+    /// The flags about the holder.
     #[inline]
     pub(super) fn flags(&self) -> u32 {
         self.flags.load(Ordering::Relaxed)
@@ -253,7 +253,7 @@ impl<E> MemberSlot<E> {
         (std::mem::take(&mut side.watchers), side.abort.take())
     }
 
-    /// What is known of the member, idle since `idle`.
+    /// Facts about the member, idle since `idle`.
     pub(super) fn about(&self, idle: Duration, now: Instant) -> About {
         let born = Instant::from_nanos(self.born.load(Ordering::Relaxed));
         About {

@@ -61,7 +61,7 @@ impl Mark {
     }
 }
 
-/// One in so many takes from the idle cache is measured, and counts for the
+/// One in this many takes from the idle cache is measured, and counts for the
 /// scheduler's budget.
 const MEASURED: u64 = 16;
 
@@ -95,7 +95,7 @@ impl<'a, M: Manager> Take<'a, M> {
                     }
                 }
                 Came::Refused(refusal) => return Err(not_taken(&self.driver, refusal)),
-                Came::Waits(_) => unreachable!("who does not want to wait does not"),
+                Came::Waits(_) => unreachable!("a take that does not wait is answered at once"),
             }
         }
     }
@@ -135,19 +135,24 @@ impl<'a, M: Manager> Take<'a, M> {
         let sent = &mut self.sent;
         self.driver.step(|step| {
             if let Some(slot) = unfit {
-                let desk = &mut *step.machine;
-                desk.unfit += 1;
-                desk.pool.recall(slot, shell.slot(slot).since());
+                let tables = &mut *step.machine;
+                tables.unfit += 1;
+                tables.pool.recall(slot, shell.slot(slot).since());
                 // It may have to go though nothing else is going to be asked.
-                desk.advance(step.now, step.effects);
+                tables.advance(step.now, step.effects);
             }
             let sent = *sent.get_or_insert(step.sent);
-            let PoolTables { pool, seats, .. } = &mut *step.machine;
-            let wait = context.is_some() && !seats.is_full();
+            let PoolTables {
+                pool, free_slots, ..
+            } = &mut *step.machine;
+            let wait = context.is_some() && !free_slots.is_full();
             let mut cell = NO_CELL;
             let reply = || {
-                cell = shell.seat(seats);
-                let waker = context.expect("who waits can be woken").waker().clone();
+                cell = shell.reply_slot(free_slots);
+                let waker = context
+                    .expect("a waiting take can be woken")
+                    .waker()
+                    .clone();
                 TakeReply { waker, cell }
             };
             let priority = terms.priority;
@@ -168,7 +173,7 @@ impl<'a, M: Manager> Take<'a, M> {
         let mut entry = place.member.take().expect("a granted member is there");
         if is_broken(&*shell.manager, &mut entry.member) {
             place.member.put(entry);
-            discard(&self.driver, grant.slot, cell, |desk| desk.broken += 1);
+            discard(&self.driver, grant.slot, cell, |tables| tables.broken += 1);
             return None;
         }
         entry.cell = cell;
@@ -181,7 +186,7 @@ impl<'a, M: Manager> Take<'a, M> {
     /// Find the answer, or be woken when it is there.
     fn poll_answer(&mut self, context: &Context<'_>) -> Poll<Result<Grant, Refusal>> {
         let State::Waiting { ticket, cell, mark } = self.state else {
-            unreachable!("only who waits is answered");
+            unreachable!("only a waiting take is answered");
         };
         let shell = self.driver.shell();
         let answer = || shell.cells.get(cell).answer();
@@ -230,7 +235,7 @@ impl<'a, M: Manager> Take<'a, M> {
         loop {
             assert!(
                 !matches!(self.state, State::Over),
-                "nobody polls after the answer"
+                "a wait is not polled after its answer"
             );
             let (answer, cell) = if let State::Waiting { cell, .. } = self.state {
                 match self.poll_answer(context) {
@@ -348,7 +353,7 @@ impl<M: Manager> std::fmt::Debug for Take<'_, M> {
     }
 }
 
-/// What the idle cache has.
+/// The result of a look into the idle cache.
 enum Shelved<M: Manager> {
     Taken(Box<MemberEntry<M>>),
     /// It counts for the scheduler's budget.
@@ -375,7 +380,7 @@ fn take_from_shelf<M: Manager>(driver: &PoolDriver<M>) -> Shelved<M> {
         }
         if is_broken(&*shell.manager, &mut entry.member) {
             let slot = lay_down(shell, entry);
-            discard(driver, slot, NO_CELL, |desk| desk.unfit += 1);
+            discard(driver, slot, NO_CELL, |tables| tables.unfit += 1);
             continue;
         }
         if takes % MEASURED == 0 {
@@ -486,7 +491,7 @@ pub(super) fn not_taken<M: Manager>(driver: &Arc<PoolDriver<M>>, mut refusal: Re
 /// leaves a reason as well, and is none.
 pub(super) fn fault<M: Manager>(driver: &Arc<PoolDriver<M>>) -> Option<Fault> {
     let fault = driver.shell().fault()?;
-    let circuit = driver.look(|desk, now| desk.pool.circuit(now));
+    let circuit = driver.look(|tables, now| tables.pool.circuit(now));
     (circuit != Circuit::Closed).then_some(fault)
 }
 

@@ -25,7 +25,7 @@ impl Ranges {
         (inner.waiters.len(), inner.waiters.oldest())
     }
 
-    /// What became of the asks that waited for values.
+    /// Outcomes of the asks that waited for values.
     pub fn waits(&self) -> Tally {
         self.0.shared.inner.lock().waiters.tally().clone()
     }

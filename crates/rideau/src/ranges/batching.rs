@@ -3,7 +3,7 @@
 //! Callers that were answered by one batch often come back at once. If the next
 //! were written as soon as the first of them has, all others would wait for
 //! the one after it, and each write would serve half of them. So on a slow disk
-//! the thread waits for about as many as there were, though never longer than
+//! the thread waits for about the same number, though never longer than
 //! a write takes. Where they do not come it soon gives up, and tries again now
 //! and then.
 
@@ -17,19 +17,19 @@ const WAIT_MAX: Duration = Duration::from_millis(10);
 /// in two to the power of these batches.
 const VAIN_MAX: u32 = 6;
 
-/// What is known of the disk and of the callers that come.
+/// Measurements of the disk and of the arriving callers.
 #[derive(Debug, Default)]
 pub(super) struct Gather {
-    /// What a write takes, about.
+    /// About how long a write takes.
     took: Duration,
     /// How many waited for an answer when the last batch was safe, or wrote.
     parties: u64,
     vain: u32,
-    /// As many batches are written without a wait.
+    /// How many batches are written without a wait.
     skip: u32,
 }
 
-/// When a wait for more is over: as soon as so many came, or at last so much
+/// When a wait for more is over: as soon as this many came, or at last so much
 /// later.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Wait {
@@ -38,7 +38,7 @@ pub(super) struct Wait {
 }
 
 impl Gather {
-    /// A batch is safe that so many had waited for, and by now others wait for
+    /// A batch is safe that this many had waited for, and others wait by now for
     /// the next.
     pub(super) fn written(&mut self, took: Duration, answered: u64, waiting: u64) {
         // One that took long by chance counts little.
@@ -61,7 +61,7 @@ impl Gather {
         Some(Wait { target, most })
     }
 
-    /// A wait is over, and so many came.
+    /// A wait is over, and this many came.
     pub(super) fn came(&mut self, wait: Wait, waiting: u64) {
         if waiting >= wait.target {
             self.vain = 0;

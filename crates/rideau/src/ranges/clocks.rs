@@ -38,7 +38,7 @@ const YEAR: Duration = Duration::from_secs(365 * 24 * 3_600);
 /// The time since boot is told in hundredths of a second, twice.
 const COARSE: Duration = Duration::from_millis(20);
 
-/// What the system's clocks show.
+/// Readings of the system's clocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct System {
     /// Milliseconds since 1970.

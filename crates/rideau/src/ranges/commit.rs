@@ -35,7 +35,7 @@ pub(super) struct Committer {
     store: Box<dyn Store>,
     /// Logged and not written.
     taken: TakenLogs,
-    /// What is told when all of it is.
+    /// The turn to announce when all of it is written.
     turn: Option<Turn>,
     round: Option<Round>,
     log_bytes_min: u64,
@@ -112,7 +112,7 @@ impl Committer {
         false
     }
 
-    /// What was tried last is written, and no snapshot is begun for a while.
+    /// The last batch is written after all, and no snapshot begins for a while.
     fn resume(&mut self) {
         self.taken.resume();
         self.round = None;

@@ -2,7 +2,7 @@
 //! for a later one.
 //!
 //! The thread that writes the log moves on with one store and one call for each
-//! thread that has a ferry: to find out which tasks are due is up to the ferry, on
+//! thread that has a notifier: to find out which tasks are due is up to the notifier, on
 //! the thread of the tasks that wait. So an ask meanwhile hardly ever finds the
 //! lock taken.
 
@@ -31,10 +31,10 @@ pub(super) struct Safe {
 #[derive(Debug, Default)]
 struct Inner {
     failed: Option<Arc<StoreError>>,
-    /// Those on threads without a ferry.
+    /// Tasks on threads without a notifier.
     line: Line,
-    ferries: Vec<Ferry>,
-    /// The number of the next ferry.
+    notifiers: Vec<CommitNotifier>,
+    /// The number of the next notifier.
     serial: u64,
 }
 
@@ -54,7 +54,7 @@ struct Waiter {
 
 /// Wakes the others of its thread.
 #[derive(Debug)]
-struct Ferry {
+struct CommitNotifier {
     serial: u64,
     /// Where it last ran. The tasks that wait there will run there too.
     thread: ThreadId,
@@ -120,11 +120,11 @@ impl Safe {
     /// Wake the tasks that wait on the thread that this runs on. A runtime is told
     /// of every waker that comes from another thread with a call to the system; of
     /// this one alone it is cheaper.
-    pub(super) async fn ferry(self: Arc<Self>) {
+    pub(super) async fn commit_notifier(self: Arc<Self>) {
         let gone = Gone(&self, self.inner.lock().next_serial());
         future::poll_fn(|task| {
             let mut inner = self.inner.lock();
-            let line = inner.moor(gone.1, task.waker());
+            let line = inner.register(gone.1, task.waker());
             let due = line.take_due(self.turn());
             drop(inner);
             due.into_iter().for_each(Waker::wake);
@@ -177,15 +177,17 @@ impl Safe {
     }
 }
 
-/// The ferry of this number has ended, perhaps with its runtime: no waiter is left
+/// The notifier of this number has ended, perhaps with its runtime: no waiter is left
 /// behind.
 struct Gone<'a>(&'a Safe, u64);
 
 impl Drop for Gone<'_> {
     fn drop(&mut self) {
         let mut inner = self.0.inner.lock();
-        let gone = inner.ferries.extract_if(.., |ferry| ferry.serial == self.1);
-        let left: Vec<Waiter> = gone.flat_map(|ferry| ferry.line.waiting).collect();
+        let gone = inner
+            .notifiers
+            .extract_if(.., |notifier| notifier.serial == self.1);
+        let left: Vec<Waiter> = gone.flat_map(|notifier| notifier.line.waiting).collect();
         left.into_iter().for_each(|one| inner.line.push(one));
         let due = inner.line.take_due(self.0.turn());
         drop(inner);
@@ -200,49 +202,53 @@ impl Inner {
     }
 
     fn lines(&mut self) -> impl Iterator<Item = &mut Line> {
-        let ferries = self.ferries.iter_mut().map(|ferry| &mut ferry.line);
-        ferries.chain([&mut self.line])
+        let notifiers = self.notifiers.iter_mut().map(|notifier| &mut notifier.line);
+        notifiers.chain([&mut self.line])
     }
 
     /// Where one of this thread waits.
     fn line_here(&mut self) -> &mut Line {
         let thread = thread::current().id();
-        let ferry = self.ferries.iter_mut().find(|one| one.thread == thread);
-        ferry.map_or(&mut self.line, |ferry| &mut ferry.line)
+        let notifier = self.notifiers.iter_mut().find(|one| one.thread == thread);
+        notifier.map_or(&mut self.line, |notifier| &mut notifier.line)
     }
 
-    /// A ferry is here and can be called. Says which tasks may have to be woken.
-    fn moor(&mut self, serial: u64, waker: &Waker) -> &mut Line {
+    /// A notifier is here and can be called. Says which tasks may have to be woken.
+    fn register(&mut self, serial: u64, waker: &Waker) -> &mut Line {
         let thread = thread::current().id();
-        let known = self.ferries.iter().position(|one| one.serial == serial);
+        let known = self.notifiers.iter().position(|one| one.serial == serial);
         let at = known.unwrap_or_else(|| {
-            self.ferries.push(Ferry {
+            self.notifiers.push(CommitNotifier {
                 serial,
                 thread,
                 waker: None,
                 line: Line::default(),
             });
-            self.ferries.len() - 1
+            self.notifiers.len() - 1
         });
-        let ferry = &mut self.ferries[at];
-        ferry.thread = thread;
-        if !ferry.waker.as_ref().is_some_and(|own| own.will_wake(waker)) {
-            ferry.waker = Some(waker.clone());
+        let notifier = &mut self.notifiers[at];
+        notifier.thread = thread;
+        if !notifier
+            .waker
+            .as_ref()
+            .is_some_and(|own| own.will_wake(waker))
+        {
+            notifier.waker = Some(waker.clone());
         }
-        &mut ferry.line
+        &mut notifier.line
     }
 
-    /// What to wake now that it is safe so far: ferries in place of several. One
+    /// What to wake now that it is safe so far: notifiers in place of several. One
     /// that was woken and has not come yet will see it.
     fn call(&mut self, turn: u64) -> Vec<Waker> {
         let mut wakers = self.line.take_due(turn);
-        for ferry in &mut self.ferries {
-            if ferry.line.next > turn {
+        for notifier in &mut self.notifiers {
+            if notifier.line.next > turn {
                 continue;
             }
-            match ferry.line.waiting.len() {
-                1 => wakers.extend(ferry.line.take_due(turn)),
-                _ => wakers.extend(ferry.waker.take()),
+            match notifier.line.waiting.len() {
+                1 => wakers.extend(notifier.line.take_due(turn)),
+                _ => wakers.extend(notifier.waker.take()),
             }
         }
         wakers
@@ -318,34 +324,36 @@ mod tests {
         let safe = Arc::new(Safe::default());
         let rung = Arc::new(Count::default());
         let waker = Waker::from(Arc::clone(&rung));
-        let mut ferry = pin!(Arc::clone(&safe).ferry());
-        let _ = ferry.as_mut().poll(&mut Context::from_waker(&waker));
+        let mut notifier = pin!(Arc::clone(&safe).commit_notifier());
+        let _ = notifier.as_mut().poll(&mut Context::from_waker(&waker));
         let count = three_wait(&safe);
         safe.move_to(2);
         assert_eq!((rung.times(), count.times()), (1, 0));
-        let _ = ferry.as_mut().poll(&mut Context::from_waker(&waker));
+        let _ = notifier.as_mut().poll(&mut Context::from_waker(&waker));
         assert_eq!((rung.times(), count.times()), (1, 2));
     }
 
     #[test]
     fn a_ferry_wakes_only_those_of_its_thread() {
         let safe = Arc::new(Safe::default());
-        let mut ferry = pin!(Arc::clone(&safe).ferry());
+        let mut notifier = pin!(Arc::clone(&safe).commit_notifier());
         let mut task = Context::from_waker(Waker::noop());
-        let _ = ferry.as_mut().poll(&mut task);
+        let _ = notifier.as_mut().poll(&mut task);
         let here = three_wait(&safe);
         let there = thread::scope(|scope| scope.spawn(|| three_wait(&safe)).join().unwrap());
         safe.move_to(3);
         assert_eq!((here.times(), there.times()), (0, 3));
-        let _ = ferry.as_mut().poll(&mut task);
+        let _ = notifier.as_mut().poll(&mut task);
         assert_eq!((here.times(), there.times()), (3, 3));
     }
 
     #[test]
     fn one_alone_needs_no_ferry() {
         let safe = Arc::new(Safe::default());
-        let mut ferry = pin!(Arc::clone(&safe).ferry());
-        let _ = ferry.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+        let mut notifier = pin!(Arc::clone(&safe).commit_notifier());
+        let _ = notifier
+            .as_mut()
+            .poll(&mut Context::from_waker(Waker::noop()));
         let count = Arc::new(Count::default());
         let waker = Waker::from(Arc::clone(&count));
         assert!(safe.poll(1, &RestsOn::NOTHING, &waker).is_none());
@@ -356,13 +364,13 @@ mod tests {
     #[test]
     fn a_task_that_waits_for_more_waits_on() {
         let safe = Arc::new(Safe::default());
-        let mut ferry = pin!(Arc::clone(&safe).ferry());
+        let mut notifier = pin!(Arc::clone(&safe).commit_notifier());
         let mut task = Context::from_waker(Waker::noop());
-        let _ = ferry.as_mut().poll(&mut task);
+        let _ = notifier.as_mut().poll(&mut task);
         let count = three_wait(&safe);
         for (turn, times) in [(2, 2), (2, 2), (3, 3), (4, 3)] {
             safe.move_to(turn);
-            let _ = ferry.as_mut().poll(&mut task);
+            let _ = notifier.as_mut().poll(&mut task);
             assert_eq!(count.times(), times, "{turn}");
         }
     }
@@ -370,8 +378,10 @@ mod tests {
     #[test]
     fn when_it_fails_all_hear_of_it() {
         let safe = Arc::new(Safe::default());
-        let mut ferry = pin!(Arc::clone(&safe).ferry());
-        let _ = ferry.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+        let mut notifier = pin!(Arc::clone(&safe).commit_notifier());
+        let _ = notifier
+            .as_mut()
+            .poll(&mut Context::from_waker(Waker::noop()));
         let here = three_wait(&safe);
         let there = thread::scope(|scope| scope.spawn(|| three_wait(&safe)).join().unwrap());
         safe.move_to(1);
@@ -385,15 +395,17 @@ mod tests {
     #[test]
     fn a_ferry_that_is_slow_or_gone_leaves_no_task_behind() {
         let safe = Arc::new(Safe::default());
-        let mut ferry = Box::pin(Arc::clone(&safe).ferry());
-        let _ = ferry.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+        let mut notifier = Box::pin(Arc::clone(&safe).commit_notifier());
+        let _ = notifier
+            .as_mut()
+            .poll(&mut Context::from_waker(Waker::noop()));
         let count = three_wait(&safe);
         safe.move_to(2);
         // It has not run since, and takes this one along.
         safe.move_to(3);
         assert_eq!(count.times(), 0);
         let later = two_wait_from(&safe, 8);
-        drop(ferry);
+        drop(notifier);
         assert_eq!((count.times(), later.times()), (3, 0));
         let count = two_wait_from(&safe, 4);
         safe.move_to(9);

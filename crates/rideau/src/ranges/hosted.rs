@@ -177,7 +177,7 @@ impl Inner {
         hosted.expect("these ranges are in a cluster")
     }
 
-    /// What was just decided rests on these partitions, if it is told when a turn is safe.
+    /// The partitions that the last decision depends on, to check when its turn is safe.
     pub(super) fn rests_on(&self, rests: &[rideau_core::allocator::Rest], turn: u64) -> RestsOn {
         let Some(hosted) = &self.hosted else {
             return RestsOn::NOTHING;

@@ -22,7 +22,7 @@ impl Leased {
         }
     }
 
-    /// What is held, as it was when it was last prolonged.
+    /// The reservation, as of its last renewal.
     pub fn reservation(&self) -> &Reservation {
         self.reservation
             .as_ref()

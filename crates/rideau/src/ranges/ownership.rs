@@ -1,4 +1,4 @@
-//! What an answer rests on where partitions come and go.
+//! The ownership of partitions that an answer depends on.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,7 +11,7 @@ pub(super) struct Ownership {
     pub(super) partition: u32,
     pub(super) epoch: u64,
     log: Arc<dyn PartitionLog>,
-    /// What was decided in this turn or later may not be written.
+    /// Decisions of this turn or later may not be written.
     lost_from: AtomicU64,
 }
 
@@ -54,7 +54,7 @@ pub(super) struct Stake {
     pub(super) ownership: Arc<Ownership>,
     /// The turn that has to be safe, or none.
     pub(super) turn: u64,
-    /// What was decided is written in that turn, by the owner of then.
+    /// The decision is written in that turn, by its owner then.
     pub(super) is_written: bool,
 }
 
@@ -103,7 +103,7 @@ impl RestsOn {
         stakes.all(|stake| stake.is_written || stake.ownership.is_served())
     }
 
-    /// What two answers rest on.
+    /// The dependencies of two answers together.
     pub(super) fn and(self, other: Self) -> Self {
         match (&self.0, &other.0) {
             (None, _) => return other,

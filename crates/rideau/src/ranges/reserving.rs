@@ -44,7 +44,7 @@ pub(super) struct ReplySlot(Arc<Mutex<Found>>);
 enum Found {
     #[default]
     Nothing,
-    /// What is to be woken.
+    /// The waker of a task.
     Waker(Waker),
     Answer(Result<Vec<Reservation>, Failed>, Committed),
     /// The ask will not look.

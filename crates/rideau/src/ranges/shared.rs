@@ -1,4 +1,4 @@
-//! What callers and the thread that writes have in common.
+//! State that callers and the writing thread share.
 
 use std::mem;
 use std::sync::Arc;
@@ -64,14 +64,14 @@ pub(super) struct Inner {
     /// That nothing more comes is written down.
     pub(super) has_stopped: bool,
     pub(super) sleep: Sleep,
-    /// As many answers wait for what is logged and not taken.
+    /// How many answers wait for entries that are logged and not taken.
     pub(super) waiting: u64,
     /// Since when it is left to a thread to wake the one that writes.
     pub(super) owed_since: Option<Instant>,
     pub(super) hosted: Option<HostedParts>,
 }
 
-/// What the thread does while nothing is logged.
+/// How the thread waits while nothing is logged.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Sleep {
     Awake,
@@ -170,7 +170,7 @@ impl Shared {
 }
 
 impl Shared {
-    /// What is logged can be made safe again.
+    /// Log entries can be written again.
     pub(super) fn recover(&self) {
         let mut inner = self.inner.lock();
         inner.failed = None;

@@ -1,4 +1,4 @@
-//! What one turn took from the logs of all parts, until it is written.
+//! Log entries of all parts that one turn took, until they are written.
 //!
 //! Usually that is one batch with a section for each part that logged something. What is
 //! more than the store would have in one batch goes into another.
@@ -27,7 +27,7 @@ pub(super) struct TakenLogs {
     tried: usize,
     /// When the clocks were last written down in each part.
     clocks: Vec<Option<Instant>>,
-    /// What the store is given, when that is not all that was taken.
+    /// The batch for the store, if it is not all that was taken.
     batch: Vec<u8>,
 }
 
@@ -63,7 +63,7 @@ impl TakenLogs {
         }
     }
 
-    /// What was tried last is written.
+    /// The last batch is written after all.
     pub(super) fn resume(&mut self) {
         self.written = self.tried;
     }

@@ -1,4 +1,4 @@
-//! What a thread that writes does in each of its turns, wherever it writes to.
+//! The turns of a writing thread, for every kind of store.
 
 use std::mem;
 use std::sync::Arc;
@@ -17,11 +17,11 @@ pub(super) const TICK: Duration = Duration::from_millis(100);
 /// No sleep is shorter.
 const MOMENT: Duration = Duration::from_millis(1);
 
-/// What was found to do.
+/// The work of one turn.
 pub(super) struct Turn {
     /// Which turn is safe when all of it is written.
     pub(super) number: u64,
-    /// As many answers wait for it.
+    /// How many answers wait for it.
     pub(super) waiting: u64,
     pub(super) events: Vec<Event>,
     pub(super) is_last: bool,
@@ -42,7 +42,7 @@ impl Turns {
         }
     }
 
-    /// What the logs had was taken, if anything.
+    /// The entries of the logs were taken, if there were any.
     pub(super) fn next(&self, inner: &mut Inner, has_taken: bool, is_last: bool) -> Turn {
         inner.owed_since = None;
         let events = inner.effects.events.as_mut().map(mem::take);

@@ -1,4 +1,4 @@
-//! What a grant gives: a lease that ends with its guard.
+//! A lease that ends with its guard.
 
 use std::fmt;
 use std::sync::Arc;

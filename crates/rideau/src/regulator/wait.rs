@@ -19,7 +19,7 @@ use crate::reply_slot::ReplySlot;
 /// its answer itself.
 pub(crate) struct RegulatorReply(Option<Arc<ReplySlot<Told>>>);
 
-/// What a waiter is told.
+/// The answer of a waiter.
 type Told = Result<Granted, Refusal>;
 
 /// A grant as a waiter is told of it.
@@ -100,7 +100,10 @@ impl<D: Borrow<Arc<RegulatorDriver>>> Future for Wait<D> {
             this.state = State::Over;
             return Poll::Ready(answer);
         }
-        Poll::Ready(this.answered().expect("nobody polls after the answer"))
+        Poll::Ready(
+            this.answered()
+                .expect("a wait is not polled after its answer"),
+        )
     }
 }
 
@@ -141,7 +144,7 @@ impl RegulatorReply {
     }
 
     fn tell(self, told: Told, after: &mut After) {
-        let cell = self.0.expect("who comes takes its own answer");
+        let cell = self.0.expect("an ask that comes takes its own answer");
         cell.answer(told, after);
     }
 }
@@ -162,7 +165,7 @@ impl Granted {
 pub(super) fn try_ask(driver: &Arc<RegulatorDriver>) -> Answer {
     match come(driver, &AskOptions::default(), false) {
         State::Answered(answer) => answer,
-        _ => unreachable!("who does not want to wait is answered at once"),
+        _ => unreachable!("an ask that does not wait is answered at once"),
     }
 }
 
@@ -172,7 +175,7 @@ fn come(driver: &Arc<RegulatorDriver>, terms: &AskOptions, wait: bool) -> State 
         Ok(admitted) => admitted,
         Err(refusal) => return State::Answered(Err(refusal)),
     };
-    let admission = driver.shell().door();
+    let admission = driver.shell().admission();
     let (ticket, came) = driver.step(|step| {
         let terms = terms.since(step.sent, wait);
         let ticket = step
@@ -186,7 +189,7 @@ fn come(driver: &Arc<RegulatorDriver>, terms: &AskOptions, wait: bool) -> State 
         }
         let cell = Arc::new(ReplySlot::new());
         let reply = step.machine.ask_mut(ticket);
-        reply.expect("who got no answer waits").0 = Some(Arc::clone(&cell));
+        reply.expect("an ask without an answer waits").0 = Some(Arc::clone(&cell));
         (ticket, Err(cell))
     });
     // A lease takes the lock when it is dropped, so it is made outside of it.
@@ -206,6 +209,6 @@ fn take_own(effects: &mut Vec<Effect>) -> Option<Told> {
     Some(match effects.remove(at) {
         Effect::Grant { lead, waited, .. } => Ok(Granted { lead, waited }),
         Effect::Shed { refusal, .. } => Err(refusal),
-        Effect::Forget(_) | Effect::Meter(_) => unreachable!("an answer is a yes or a no"),
+        Effect::Forget(_) | Effect::Meter(_) => unreachable!("an answer is a grant or a refusal"),
     })
 }

@@ -9,7 +9,7 @@ use std::fmt;
 
 use super::Piece;
 
-/// What a node has in its partitions.
+/// The host of a node's partitions.
 ///
 /// The node calls from one thread, one call after the other. No call may wait for the log.
 /// The calls of a partition come in this order: `load`, `begin`, then `close`, `begin`
@@ -82,14 +82,14 @@ pub trait PartitionLog: Send + Sync {
     fn snapshotted(&self, partition: u32, epoch: u64, chunks: Vec<Vec<u8>>);
 }
 
-/// What is written of one partition, by its owner in one epoch.
+/// Entries of one partition, by its owner in one epoch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OwnedSection<'a> {
     /// Which partition.
     pub partition: u32,
     /// The ownership in which it was decided.
     pub epoch: u64,
-    /// What is written, after all that was written before.
+    /// The entries, in order after all earlier ones.
     pub bytes: &'a [u8],
 }
 

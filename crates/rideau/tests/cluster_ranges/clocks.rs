@@ -5,12 +5,12 @@ use std::time::Duration;
 use rideau::allocator::{Ask, Which};
 use rideau::store::PartitionHost;
 
-use crate::shelves::{Node, Shelves, anywhere, eventually, holder, options};
+use crate::kept_logs::{KeptLogs, Node, anywhere, eventually, holder, options};
 
 const SECOND: Duration = Duration::from_secs(1);
 
-fn two(shelves: &Shelves) -> [Node; 2] {
-    [(); 2].map(|()| shelves.start(options()))
+fn two(kept_logs: &KeptLogs) -> [Node; 2] {
+    [(); 2].map(|()| kept_logs.start(options()))
 }
 
 /// Reserve a value for so long.
@@ -35,17 +35,17 @@ fn close_to(span: Duration, wanted: Duration) -> bool {
 
 #[test]
 fn nothing_is_added_for_the_time_between_two_owners() {
-    let shelves = Shelves::new();
-    let [a, b] = two(&shelves);
-    shelves.take(1, &a);
+    let kept_logs = KeptLogs::new();
+    let [a, b] = two(&kept_logs);
+    kept_logs.take(1, &a);
     a.dial.advance(100 * SECOND);
     let held = reserve_for(&a, 60 * SECOND);
     // Nothing was written after the hold began, for as long as nothing looked.
-    shelves.lose(1);
+    kept_logs.lose(1);
     b.dial.advance(9 * SECOND);
-    shelves.load(1, &b);
+    kept_logs.load(1, &b);
     b.dial.advance(5 * SECOND);
-    shelves.begin(1, &b);
+    kept_logs.begin(1, &b);
     assert!(close_to(left(&b, held.value), 60 * SECOND));
     b.dial.advance(59 * SECOND);
     assert_eq!(holder(&b, held.value), Some(held.fence));
@@ -55,42 +55,42 @@ fn nothing_is_added_for_the_time_between_two_owners() {
 
 #[test]
 fn a_hand_over_goes_on_where_the_clock_was() {
-    let shelves = Shelves::new();
-    let [a, b] = two(&shelves);
-    shelves.take(1, &a);
+    let kept_logs = KeptLogs::new();
+    let [a, b] = two(&kept_logs);
+    kept_logs.take(1, &a);
     let held = reserve_for(&a, 60 * SECOND);
     a.dial.advance(20 * SECOND);
-    shelves.hand_over(1, &a, &b);
+    kept_logs.hand_over(1, &a, &b);
     assert!(close_to(left(&b, held.value), 40 * SECOND));
     b.dial.advance(15 * SECOND);
-    shelves.hand_over(1, &b, &a);
+    kept_logs.hand_over(1, &b, &a);
     assert!(close_to(left(&a, held.value), 25 * SECOND));
 }
 
 #[test]
 fn a_hand_over_to_itself_goes_on_as_before() {
-    let shelves = Shelves::new();
-    let [a, _] = two(&shelves);
-    shelves.take(1, &a);
+    let kept_logs = KeptLogs::new();
+    let [a, _] = two(&kept_logs);
+    kept_logs.take(1, &a);
     let held = reserve_for(&a, 60 * SECOND);
-    let epoch = shelves.close_soon(1, &a);
-    shelves.until(|state| state.is_closed(1, epoch));
+    let epoch = kept_logs.close_soon(1, &a);
+    kept_logs.until(|state| state.is_closed(1, epoch));
     a.dial.advance(20 * SECOND);
-    shelves.raise_closed(1, &a);
+    kept_logs.raise_closed(1, &a);
     assert!(close_to(left(&a, held.value), 40 * SECOND));
 }
 
 #[test]
 fn an_idle_node_writes_the_clock_where_something_ends() {
-    let shelves = Shelves::new();
+    let kept_logs = KeptLogs::new();
     let mut options = options();
     options.ranges.truncate(1);
-    let [a, b] = [(); 2].map(|()| shelves.start(options.clone()));
-    shelves.take(1, &a);
-    shelves.take(2, &a);
+    let [a, b] = [(); 2].map(|()| kept_logs.start(options.clone()));
+    kept_logs.take(1, &a);
+    kept_logs.take(2, &a);
     let held = loop {
         let held = reserve_for(&a, 60 * SECOND);
-        if crate::shelves::partitions().of_value(held.value) == 1 {
+        if crate::kept_logs::partitions().of_value(held.value) == 1 {
             break held;
         }
         a.ranges
@@ -98,29 +98,33 @@ fn an_idle_node_writes_the_clock_where_something_ends() {
             .wait()
             .unwrap();
     };
-    eventually(|| shelves.state().clock(2).is_some());
-    let before = [1, 2].map(|partition| shelves.state().sections(partition));
-    let clock = shelves.state().clock(1).unwrap();
+    eventually(|| kept_logs.state().clock(2).is_some());
+    let before = [1, 2].map(|partition| kept_logs.state().sections(partition));
+    let clock = kept_logs.state().clock(1).unwrap();
     a.dial.advance(6 * SECOND);
     let moved = |nanos: u64| nanos >= clock + 6_000_000_000;
-    eventually(|| shelves.state().clock(1).is_some_and(moved));
-    assert!(shelves.state().sections(1) > before[0]);
-    assert_eq!(shelves.state().sections(2), before[1], "nothing ends there");
-    shelves.lose(1);
-    shelves.take(1, &b);
+    eventually(|| kept_logs.state().clock(1).is_some_and(moved));
+    assert!(kept_logs.state().sections(1) > before[0]);
+    assert_eq!(
+        kept_logs.state().sections(2),
+        before[1],
+        "nothing ends there"
+    );
+    kept_logs.lose(1);
+    kept_logs.take(1, &b);
     a.host.end(1);
     assert!(close_to(left(&b, held.value), 54 * SECOND));
 }
 
 #[test]
 fn all_that_is_told_of_times_is_by_the_clock_of_the_node() {
-    let shelves = Shelves::new();
-    let [a, b] = two(&shelves);
-    shelves.take(1, &a);
+    let kept_logs = KeptLogs::new();
+    let [a, b] = two(&kept_logs);
+    kept_logs.take(1, &a);
     a.dial.advance(50_000 * SECOND);
     let held = reserve_for(&a, 60 * SECOND);
     a.dial.advance(10 * SECOND);
-    shelves.hand_over(1, &a, &b);
+    kept_logs.hand_over(1, &a, &b);
     let seen = b.ranges.lookup(Which::Value(held.value)).wait().unwrap();
     let age = b.ranges.now().since(seen[0].created);
     assert!(

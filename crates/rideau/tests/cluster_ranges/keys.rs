@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use rideau::allocator::{Ask, Key, Vouched};
 use rideau::cluster::{KeyAt, KeyIndexes, KeyTurn};
 
-use crate::shelves::{COUNT, Life, Node, Shelves, anywhere, options, partitions};
+use crate::kept_logs::{COUNT, KeptLogs, Life, Node, anywhere, options, partitions};
 
 const STEPS: usize = 300;
 const SEEDS: u64 = 60;
@@ -47,7 +47,7 @@ struct Flight {
 }
 
 struct World {
-    shelves: Shelves,
+    kept_logs: KeptLogs,
     nodes: Vec<Node>,
     indexes: BTreeMap<Life, KeyIndexes>,
     flights: Vec<Flight>,
@@ -58,13 +58,13 @@ struct World {
 
 impl World {
     fn new(seed: u64, mistake: Mistake) -> Self {
-        let shelves = Shelves::new();
-        let nodes: Vec<Node> = (0..3).map(|_| shelves.start(options())).collect();
+        let kept_logs = KeptLogs::new();
+        let nodes: Vec<Node> = (0..3).map(|_| kept_logs.start(options())).collect();
         for partition in 0..COUNT {
-            shelves.take(partition, &nodes[partition as usize % 3]);
+            kept_logs.take(partition, &nodes[partition as usize % 3]);
         }
         Self {
-            shelves,
+            kept_logs,
             nodes,
             indexes: BTreeMap::new(),
             flights: Vec::new(),
@@ -97,10 +97,10 @@ impl World {
     fn ask(&mut self) {
         let key = format!("k{}", self.chance.below(4)).into_bytes();
         let partition = partitions().of_name(&key);
-        let Some(owner) = self.shelves.owner(partition) else {
+        let Some(owner) = self.kept_logs.owner(partition) else {
             return;
         };
-        let epoch = self.shelves.epoch(partition);
+        let epoch = self.kept_logs.epoch(partition);
         if !self.collect(owner) {
             return;
         }
@@ -109,7 +109,7 @@ impl World {
             return;
         };
         if known == KeyAt::Unsure {
-            let is_whole = (0..COUNT).all(|partition| self.shelves.owner(partition).is_some());
+            let is_whole = (0..COUNT).all(|partition| self.kept_logs.owner(partition).is_some());
             let written = self.written(&key).filter(|_| is_whole);
             let Some(values) = written else {
                 let index = self.index(owner);
@@ -127,7 +127,7 @@ impl World {
             let held = values.iter().find(|value| self.has(**value, &key));
             let value = held.or(values.first()).expect("a pointer has a value");
             let of_value = partitions().of_value(*value);
-            target = self.shelves.owner(of_value);
+            target = self.kept_logs.owner(of_value);
             beside = Some(of_value).filter(|_| self.mistake != Mistake::Moved);
         }
         let at = (partition, epoch);
@@ -201,8 +201,8 @@ impl World {
     /// The owner of keys has all nodes report theirs. Says whether it knows all.
     fn collect(&mut self, owner: Life) -> bool {
         let owned: Vec<(u32, u64)> = (0..COUNT)
-            .filter(|partition| self.shelves.owner(*partition) == Some(owner))
-            .map(|partition| (partition, self.shelves.epoch(partition)))
+            .filter(|partition| self.kept_logs.owner(*partition) == Some(owner))
+            .map(|partition| (partition, self.kept_logs.epoch(partition)))
             .collect();
         let wanted = self.index(owner).unready(&owned);
         if wanted.is_empty() {
@@ -252,13 +252,13 @@ impl World {
     fn move_one(&mut self) {
         let partition = self.chance.below(COUNT.into()) as u32;
         let to = self.chance.below(3) as usize;
-        match self.shelves.owner(partition) {
-            None => self.shelves.take(partition, &self.nodes[to]),
+        match self.kept_logs.owner(partition) {
+            None => self.kept_logs.take(partition, &self.nodes[to]),
             // What is held up cannot be written before it goes.
             Some(owner) if Some(owner) == self.held => (),
             Some(owner) if owner != self.nodes[to].life => {
                 let from = self.node(owner).expect("an owner lives");
-                self.shelves.hand_over(partition, from, &self.nodes[to]);
+                self.kept_logs.hand_over(partition, from, &self.nodes[to]);
             }
             Some(_) => (),
         }
@@ -267,23 +267,23 @@ impl World {
     /// A node dies, or what it writes is held up for a while.
     fn fail(&mut self) {
         if let Some(life) = self.held.take() {
-            return self.shelves.hold(life, false);
+            return self.kept_logs.hold(life, false);
         }
         let at = self.chance.below(3) as usize;
         if self.chance.below(3) > 0 {
             let life = self.nodes[at].life;
-            self.shelves.hold(life, true);
+            self.kept_logs.hold(life, true);
             self.held = Some(life);
             return;
         }
-        let dead = std::mem::replace(&mut self.nodes[at], self.shelves.start(options()));
+        let dead = std::mem::replace(&mut self.nodes[at], self.kept_logs.start(options()));
         self.indexes.remove(&dead.life);
         // A command of a dead node that was sent may still be done.
-        self.shelves.kill(dead);
+        self.kept_logs.kill(dead);
         for partition in 0..COUNT {
-            if self.shelves.owner(partition).is_none() && self.chance.below(2) == 0 {
+            if self.kept_logs.owner(partition).is_none() && self.chance.below(2) == 0 {
                 let to = self.chance.below(3) as usize;
-                self.shelves.take(partition, &self.nodes[to]);
+                self.kept_logs.take(partition, &self.nodes[to]);
             }
         }
     }
@@ -331,7 +331,7 @@ fn run(seed: u64, mistake: Mistake) -> Option<(usize, String)> {
         }
     }
     if let Some(life) = world.held.take() {
-        world.shelves.hold(life, false);
+        world.kept_logs.hold(life, false);
     }
     None
 }

@@ -12,10 +12,10 @@ use rideau::allocator::{
 use rideau::store::PartitionHost;
 use rideau::{Committed, Failed, RangesOptions, Reserving};
 
-use crate::oracle::Oracle;
-use crate::shelves::{
-    COUNT, HOUR, Node, QUARANTINE, Shelves, anywhere, eventually, outcome, partitions,
+use crate::kept_logs::{
+    COUNT, HOUR, KeptLogs, Node, QUARANTINE, anywhere, eventually, outcome, partitions,
 };
+use crate::oracle::Oracle;
 
 const SECOND: Duration = Duration::from_secs(1);
 const STEPS: usize = 250;
@@ -54,7 +54,7 @@ struct Pending {
 }
 
 struct World {
-    shelves: Shelves,
+    kept_logs: KeptLogs,
     nodes: Vec<Node>,
     chance: Chance,
     oracle: Oracle,
@@ -97,10 +97,10 @@ fn options() -> RangesOptions {
 
 impl World {
     fn new(seed: u64) -> Self {
-        let shelves = Shelves::new();
-        let nodes = (0..3).map(|_| shelves.start(options())).collect();
+        let kept_logs = KeptLogs::new();
+        let nodes = (0..3).map(|_| kept_logs.start(options())).collect();
         let mut world = Self {
-            shelves,
+            kept_logs,
             nodes,
             chance: Chance(seed),
             oracle: Oracle::default(),
@@ -116,11 +116,11 @@ impl World {
     }
 
     fn now(&self) -> Duration {
-        self.shelves.state().time
+        self.kept_logs.state().time
     }
 
     fn advance(&mut self, span: Duration) {
-        self.shelves.state().time += span;
+        self.kept_logs.state().time += span;
         for node in &self.nodes {
             node.dial.advance(span);
         }
@@ -131,19 +131,19 @@ impl World {
     }
 
     fn owner(&self, partition: u32) -> Option<usize> {
-        let life = self.shelves.owner(partition)?;
+        let life = self.kept_logs.owner(partition)?;
         self.nodes.iter().position(|node| node.life == life)
     }
 
     /// A partition without owner gets one. Its clock stood since it was last written.
     fn take(&mut self, partition: u32) {
         let node = self.any_node();
-        self.shelves.take(partition, &self.nodes[node]);
+        self.kept_logs.take(partition, &self.nodes[node]);
         self.count_late(partition);
     }
 
     fn count_late(&mut self, partition: u32) {
-        let state = self.shelves.state();
+        let state = self.kept_logs.state();
         let written = state.written_at.get(&partition).copied();
         let lost = state.time - written.unwrap_or(state.time);
         drop(state);
@@ -278,7 +278,7 @@ impl World {
             && from != to
         {
             self.let_all_go();
-            self.shelves
+            self.kept_logs
                 .hand_over(partition, &self.nodes[from], &self.nodes[to]);
             self.count_late(partition);
         }
@@ -288,14 +288,14 @@ impl World {
         let partition = self.chance.below(u64::from(COUNT)) as u32;
         if let Some(owner) = self.owner(partition) {
             self.let_all_go();
-            self.shelves.raise(partition, &self.nodes[owner]);
+            self.kept_logs.raise(partition, &self.nodes[owner]);
         }
     }
 
     fn snapshot(&mut self) {
         let partition = self.chance.below(u64::from(COUNT)) as u32;
         if let Some(owner) = self.owner(partition) {
-            let epoch = self.shelves.epoch(partition);
+            let epoch = self.kept_logs.epoch(partition);
             self.nodes[owner].host.snapshot(partition, epoch);
         }
     }
@@ -303,7 +303,7 @@ impl World {
     fn lose(&mut self) {
         let partition = self.chance.below(u64::from(COUNT)) as u32;
         let former = self.owner(partition);
-        self.shelves.lose(partition);
+        self.kept_logs.lose(partition);
         // Sometimes the node hears of it late.
         if self.chance.below(2) == 0
             && let Some(former) = former
@@ -324,13 +324,13 @@ impl World {
         let node = self.any_node();
         let node = self.nodes.swap_remove(node);
         let life = node.life;
-        self.shelves.kill(node);
+        self.kept_logs.kill(node);
         self.waits.retain(|(of, _)| *of != life);
         let span = Duration::from_millis(self.chance.below(7_000));
         self.advance(span);
-        self.nodes.push(self.shelves.start(options()));
+        self.nodes.push(self.kept_logs.start(options()));
         for partition in 0..COUNT {
-            if self.shelves.owner(partition).is_none() {
+            if self.kept_logs.owner(partition).is_none() {
                 self.take(partition);
             }
         }
@@ -339,18 +339,18 @@ impl World {
     fn slow(&mut self) {
         let node = self.any_node();
         let is_held = self.chance.below(2) == 0;
-        self.shelves.hold(self.nodes[node].life, is_held);
+        self.kept_logs.hold(self.nodes[node].life, is_held);
     }
 
     fn unsure(&mut self) {
         let node = self.any_node();
         let is_unsure = self.chance.below(3) == 0;
-        self.shelves.set_unsure(&self.nodes[node], is_unsure);
+        self.kept_logs.set_unsure(&self.nodes[node], is_unsure);
     }
 
     fn let_all_go(&self) {
         for node in &self.nodes {
-            self.shelves.hold(node.life, false);
+            self.kept_logs.hold(node.life, false);
         }
     }
 
@@ -409,7 +409,7 @@ impl World {
     fn settle(&mut self) {
         self.let_all_go();
         for node in &self.nodes {
-            self.shelves.set_unsure(node, false);
+            self.kept_logs.set_unsure(node, false);
         }
         for one in &self.pending {
             eventually(|| !matches!(one.until.is_reached(), Ok(false)));

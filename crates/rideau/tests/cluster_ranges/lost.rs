@@ -6,8 +6,8 @@ use rideau::Failed;
 use rideau::allocator::{Ask, Refused, Vouched};
 use rideau::store::PartitionHost;
 
-use crate::shelves::{
-    Shelves, anywhere, claim, eventually, holder, options, outcome, partitions, reserve, reserved,
+use crate::kept_logs::{
+    KeptLogs, anywhere, claim, eventually, holder, options, outcome, partitions, reserve, reserved,
 };
 
 fn is_unknown<T>(answer: &Result<T, Failed>, of: u32) -> bool {
@@ -16,13 +16,13 @@ fn is_unknown<T>(answer: &Result<T, Failed>, of: u32) -> bool {
 
 #[test]
 fn answers_about_a_lost_partition_fail_and_the_others_are_safe() {
-    let shelves = Shelves::new();
-    let node = shelves.start_with_all(options());
+    let kept_logs = KeptLogs::new();
+    let node = kept_logs.start_with_all(options());
     reserved(&node, "sync");
-    shelves.hold(node.life, true);
+    kept_logs.hold(node.life, true);
     let answers: Vec<_> = (4..8).map(|value| claim(&node, value)).collect();
-    shelves.lose(1);
-    shelves.hold(node.life, false);
+    kept_logs.lose(1);
+    kept_logs.hold(node.life, false);
     let outcomes: Vec<_> = answers.into_iter().map(outcome).collect();
     for (partition, outcome) in (0..).zip(&outcomes) {
         match partition {
@@ -42,12 +42,12 @@ fn answers_about_a_lost_partition_fail_and_the_others_are_safe() {
 
 #[test]
 fn an_ended_partition_fails_its_answers_though_the_log_is_slow() {
-    let shelves = Shelves::new();
-    let node = shelves.start_with_all(options());
+    let kept_logs = KeptLogs::new();
+    let node = kept_logs.start_with_all(options());
     reserved(&node, "sync");
-    shelves.hold(node.life, true);
+    kept_logs.hold(node.life, true);
     let taken = claim(&node, 5);
-    shelves.until_held();
+    kept_logs.until_held();
     // One is being written, the other is not.
     let logged = claim(&node, 9);
     let other = claim(&node, 6);
@@ -59,23 +59,23 @@ fn an_ended_partition_fails_its_answers_though_the_log_is_slow() {
     assert!(is_unknown(&waits.join().unwrap(), 1));
     let (_, until) = other.into_parts();
     assert!(!until.is_reached().unwrap());
-    shelves.hold(node.life, false);
+    kept_logs.hold(node.life, false);
     until.wait().unwrap();
 }
 
 #[test]
 fn answers_about_other_partitions_do_not_wait_for_what_is_gone() {
-    let shelves = Shelves::new();
-    let node = shelves.start_with_all(options());
+    let kept_logs = KeptLogs::new();
+    let node = kept_logs.start_with_all(options());
     let held = claim(&node, 6).wait().unwrap();
-    shelves.hold(node.life, true);
+    kept_logs.hold(node.life, true);
     let written = claim(&node, 10);
-    shelves.until_held();
+    kept_logs.until_held();
     // It tells of what others did, so it waits for all that is logged, which is lost.
     let logged = claim(&node, 5);
     let refused = claim(&node, held.value);
     node.host.end(1);
-    shelves.hold(node.life, false);
+    kept_logs.hold(node.life, false);
     outcome(written).unwrap();
     assert!(is_unknown(&outcome(logged), 1));
     let refused = outcome(refused);
@@ -84,9 +84,9 @@ fn answers_about_other_partitions_do_not_wait_for_what_is_gone() {
 
 #[test]
 fn a_task_that_waits_for_an_ended_partition_is_woken() {
-    let shelves = Shelves::new();
-    let node = shelves.start_with_all(options());
-    shelves.hold(node.life, true);
+    let kept_logs = KeptLogs::new();
+    let node = kept_logs.start_with_all(options());
+    kept_logs.hold(node.life, true);
     let answers = [claim(&node, 5), claim(&node, 6)];
     let [lost, kept] = answers;
     let runtime = tokio::runtime::Builder::new_current_thread();
@@ -98,16 +98,16 @@ fn a_task_that_waits_for_an_ended_partition_is_woken() {
         node.host.end(1);
         assert!(is_unknown(&lost.await.unwrap(), 1));
         assert!(!kept.is_finished());
-        shelves.hold(node.life, false);
+        kept_logs.hold(node.life, false);
         assert!(kept.await.unwrap().is_ok());
     });
 }
 
 #[test]
 fn an_ask_with_an_id_can_be_repeated_when_its_outcome_is_not_known() {
-    let shelves = Shelves::new();
-    let [a, b] = [(); 2].map(|()| shelves.start(options()));
-    shelves.take(2, &a);
+    let kept_logs = KeptLogs::new();
+    let [a, b] = [(); 2].map(|()| kept_logs.start(options()));
+    kept_logs.take(2, &a);
     let prefer = anywhere(&a.ranges, "sync");
     let ask = Ask {
         id: Some(b"order 7"),
@@ -119,16 +119,16 @@ fn an_ask_with_an_id_can_be_repeated_when_its_outcome_is_not_known() {
         ..Ask::new(&prefer)
     };
     // Written, but the answer is lost with the node.
-    shelves.hold(a.life, true);
+    kept_logs.hold(a.life, true);
     let answer = a.ranges.reserve(&ask);
-    shelves.until_held();
+    kept_logs.until_held();
     a.host.end(2);
     assert!(is_unknown(&outcome(answer), 2));
-    shelves.hold(a.life, false);
-    shelves.until(|state| state.sections(2) > 0);
-    eventually(|| shelves.state().clock(2).is_some());
-    shelves.lose(2);
-    shelves.take(2, &b);
+    kept_logs.hold(a.life, false);
+    kept_logs.until(|state| state.sections(2) > 0);
+    eventually(|| kept_logs.state().clock(2).is_some());
+    kept_logs.lose(2);
+    kept_logs.take(2, &b);
     let prefer = anywhere(&b.ranges, "sync");
     let ask = Ask {
         prefer: &prefer,
@@ -142,16 +142,16 @@ fn an_ask_with_an_id_can_be_repeated_when_its_outcome_is_not_known() {
 
 #[test]
 fn what_was_not_acknowledged_may_be_gone_and_what_was_is_not() {
-    let shelves = Shelves::new();
-    let [a, b] = [(); 2].map(|()| shelves.start(options()));
-    shelves.take(0, &a);
+    let kept_logs = KeptLogs::new();
+    let [a, b] = [(); 2].map(|()| kept_logs.start(options()));
+    kept_logs.take(0, &a);
     let told = reserved(&a, "sync");
-    shelves.hold(a.life, true);
+    kept_logs.hold(a.life, true);
     let untold = reserve(&a, "sync");
-    shelves.until_held();
-    shelves.lose(0);
-    shelves.take(0, &b);
-    shelves.hold(a.life, false);
+    kept_logs.until_held();
+    kept_logs.lose(0);
+    kept_logs.take(0, &b);
+    kept_logs.hold(a.life, false);
     assert!(is_unknown(&outcome(untold), 0));
     assert_eq!(holder(&b, told.value), Some(told.fence));
     let next = reserved(&b, "sync");
@@ -160,13 +160,13 @@ fn what_was_not_acknowledged_may_be_gone_and_what_was_is_not() {
 
 #[test]
 fn a_node_that_is_gone_answers_all_that_waited() {
-    let shelves = Shelves::new();
-    let node = shelves.start_with_all(options());
+    let kept_logs = KeptLogs::new();
+    let node = kept_logs.start_with_all(options());
     reserved(&node, "sync");
-    shelves.hold(node.life, true);
+    kept_logs.hold(node.life, true);
     let answers: Vec<_> = (4..12).map(|value| claim(&node, value)).collect();
     let ranges = node.ranges.clone();
-    shelves.kill(node);
+    kept_logs.kill(node);
     for answer in answers {
         assert!(matches!(outcome(answer), Err(Failed::Unknown { .. })));
     }

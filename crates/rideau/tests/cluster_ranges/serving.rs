@@ -9,8 +9,8 @@ use rideau::allocator::{Ask, Key, RangeOptions, Refused, Span, Standing, Which};
 use rideau::store::PartitionHost;
 use rideau::{Failed, Ranges};
 
-use crate::shelves::{
-    COUNT, HOUR, Shelves, anywhere, claim, eventually, holder, options, outcome, partitions,
+use crate::kept_logs::{
+    COUNT, HOUR, KeptLogs, anywhere, claim, eventually, holder, options, outcome, partitions,
     reserve, reserved,
 };
 
@@ -28,7 +28,7 @@ fn sizes(ranges: &Ranges) -> Vec<Option<u128>> {
 
 #[test]
 fn a_node_without_partitions_gives_nothing_and_says_whose_it_would_be() {
-    let node = Shelves::new().start(options());
+    let node = KeptLogs::new().start(options());
     let refused = reserve(&node, "sync").wait();
     assert!(
         matches!(refused, Err(Failed::Refused(Refused::Exhausted { free, .. })) if free.is_zero())
@@ -56,22 +56,22 @@ fn a_node_without_partitions_gives_nothing_and_says_whose_it_would_be() {
 
 #[test]
 fn a_partition_that_is_only_loaded_gives_nothing() {
-    let shelves = Shelves::new();
-    let node = shelves.start(options());
-    shelves.load(1, &node);
+    let kept_logs = KeptLogs::new();
+    let node = kept_logs.start(options());
+    kept_logs.load(1, &node);
     assert_eq!(not_here(claim(&node, 1).wait()), 1);
     assert_eq!(node.ranges.missing_partitions(), [0, 1, 2, 3]);
-    shelves.begin(1, &node);
+    kept_logs.begin(1, &node);
     assert!(claim(&node, 1).wait().is_ok());
     assert_eq!(node.ranges.missing_partitions(), [0, 2, 3]);
 }
 
 #[test]
 fn values_come_from_the_partitions_that_are_here() {
-    let shelves = Shelves::new();
-    let node = shelves.start(options());
-    shelves.take(1, &node);
-    shelves.take(2, &node);
+    let kept_logs = KeptLogs::new();
+    let node = kept_logs.start(options());
+    kept_logs.take(1, &node);
+    kept_logs.take(2, &node);
     let mut granted = Vec::new();
     while let Ok(one) = reserve(&node, "sync").wait() {
         granted.push(one[0].value);
@@ -87,10 +87,10 @@ fn values_come_from_the_partitions_that_are_here() {
 
 #[test]
 fn a_node_that_is_unsure_decides_nothing_and_goes_on_when_it_is_sure() {
-    let shelves = Shelves::new();
-    let node = shelves.start_with_all(options());
+    let kept_logs = KeptLogs::new();
+    let node = kept_logs.start_with_all(options());
     let held = reserved(&node, "sync");
-    shelves.set_unsure(&node, true);
+    kept_logs.set_unsure(&node, true);
     assert!(reserve(&node, "sync").wait().is_err());
     assert!(reserve(&node, "memory").wait().is_err());
     let partition = partitions().of_value(held.value);
@@ -99,7 +99,7 @@ fn a_node_that_is_unsure_decides_nothing_and_goes_on_when_it_is_sure() {
         partition
     );
     assert!(node.ranges.check_here(Which::Value(held.value)).is_err());
-    shelves.set_unsure(&node, false);
+    kept_logs.set_unsure(&node, false);
     assert!(node.ranges.check_here(Which::Value(held.value)).is_ok());
     assert!(
         node.ranges
@@ -112,8 +112,8 @@ fn a_node_that_is_unsure_decides_nothing_and_goes_on_when_it_is_sure() {
 
 #[test]
 fn a_key_is_found_in_the_partitions_that_are_here() {
-    let shelves = Shelves::new();
-    let node = shelves.start_with_all(options());
+    let kept_logs = KeptLogs::new();
+    let node = kept_logs.start_with_all(options());
     let keys = [Key {
         bytes: b"user",
         unique: true,
@@ -137,13 +137,13 @@ fn a_key_is_found_in_the_partitions_that_are_here() {
 
 #[test]
 fn asks_that_wait_get_what_comes_with_a_partition() {
-    let shelves = Shelves::new();
-    let node = shelves.start(options());
+    let kept_logs = KeptLogs::new();
+    let node = kept_logs.start(options());
     let prefer = anywhere(&node.ranges, "sync");
     let mut wait = pin!(node.ranges.reserve_within(&Ask::new(&prefer), HOUR));
     let mut task = Context::from_waker(Waker::noop());
     assert!(wait.as_mut().poll(&mut task).is_pending());
-    shelves.take(3, &node);
+    kept_logs.take(3, &node);
     eventually(|| node.ranges.waiting().0 == 0);
     let granted = block_on(wait).unwrap();
     assert_eq!(partitions().of_value(granted[0].value), 3);
@@ -151,10 +151,10 @@ fn asks_that_wait_get_what_comes_with_a_partition() {
 
 #[test]
 fn asks_that_wait_outlast_a_partition_and_are_served_by_what_is_left() {
-    let shelves = Shelves::new();
-    let node = shelves.start(options());
-    shelves.take(0, &node);
-    shelves.take(1, &node);
+    let kept_logs = KeptLogs::new();
+    let node = kept_logs.start(options());
+    kept_logs.take(0, &node);
+    kept_logs.take(1, &node);
     let mut held = Vec::new();
     while let Ok(one) = reserve(&node, "sync").wait() {
         held.push(one[0]);
@@ -174,23 +174,23 @@ fn asks_that_wait_outlast_a_partition_and_are_served_by_what_is_left() {
 
 #[test]
 fn asks_that_wait_are_served_when_the_node_is_sure_again() {
-    let shelves = Shelves::new();
-    let node = shelves.start_with_all(options());
-    shelves.set_unsure(&node, true);
+    let kept_logs = KeptLogs::new();
+    let node = kept_logs.start_with_all(options());
+    kept_logs.set_unsure(&node, true);
     let prefer = anywhere(&node.ranges, "sync");
     let wait = node.ranges.reserve_within(&Ask::new(&prefer), HOUR);
     assert!(!wait.is_decided());
-    shelves.set_unsure(&node, false);
+    kept_logs.set_unsure(&node, false);
     assert_eq!(block_on(wait).unwrap().len(), 1);
 }
 
 #[test]
 fn fences_have_the_epoch_of_their_partition() {
-    let shelves = Shelves::new();
-    let node = shelves.start(options());
+    let kept_logs = KeptLogs::new();
+    let node = kept_logs.start(options());
     for (partition, epoch) in [(0, 7), (1, 900)] {
-        shelves.set_epoch(partition, epoch - 1);
-        shelves.take(partition, &node);
+        kept_logs.set_epoch(partition, epoch - 1);
+        kept_logs.take(partition, &node);
     }
     let mut last = [7 << 32, 900 << 32];
     for value in 0..40 {
@@ -201,7 +201,7 @@ fn fences_have_the_epoch_of_their_partition() {
             last[partition] = fence;
         }
     }
-    shelves.raise(0, &node);
+    kept_logs.raise(0, &node);
     let held = holder(&node, 0);
     node.ranges.release(0, held).wait().unwrap();
     assert_eq!(claim(&node, 0).wait().unwrap().fence, (8 << 32) + 1);
@@ -209,40 +209,40 @@ fn fences_have_the_epoch_of_their_partition() {
 
 #[test]
 fn an_epoch_without_fences_is_told_once_and_gives_nothing() {
-    let shelves = Shelves::new();
-    let node = shelves.start(options());
-    shelves.set_epoch(2, 6);
-    let epoch = shelves.load(2, &node);
+    let kept_logs = KeptLogs::new();
+    let node = kept_logs.start(options());
+    kept_logs.set_epoch(2, 6);
+    let epoch = kept_logs.load(2, &node);
     // As if the former owner had used them up.
     let mut spent = Vec::new();
     let last = (epoch << 32) + u64::from(u32::MAX) - 100;
     rideau::allocator::Entry::Fence { last }.put(&mut spent);
     let piece = rideau::store::Piece::Batch(&spent);
     node.host.load(2, epoch, &[piece]).unwrap();
-    shelves.begin(2, &node);
+    kept_logs.begin(2, &node);
     assert_eq!(not_here(claim(&node, 2).wait()), 2);
-    shelves.until(|state| state.spent == [(2, 7)]);
-    shelves.raise(2, &node);
+    kept_logs.until(|state| state.spent == [(2, 7)]);
+    kept_logs.raise(2, &node);
     let fence = claim(&node, 2).wait().unwrap().fence;
     assert_eq!(fence >> 32, 8);
-    assert_eq!(shelves.state().spent, [(2, 7)]);
+    assert_eq!(kept_logs.state().spent, [(2, 7)]);
 }
 
 #[test]
 fn ranges_change_also_where_partitions_are_closed_or_come_later() {
-    let shelves = Shelves::new();
-    let node = shelves.start(options());
-    shelves.take(0, &node);
-    shelves.take(1, &node);
-    let epoch = shelves.close_soon(1, &node);
-    shelves.until(|state| state.is_closed(1, epoch));
+    let kept_logs = KeptLogs::new();
+    let node = kept_logs.start(options());
+    kept_logs.take(0, &node);
+    kept_logs.take(1, &node);
+    let epoch = kept_logs.close_soon(1, &node);
+    kept_logs.until(|state| state.is_closed(1, epoch));
     let new = RangeOptions::new(vec![Span::parse("5000-5099").unwrap()]);
     node.ranges.set_range("new", new).unwrap();
     let old = node.ranges.range("memory").unwrap();
     node.ranges.remove_range(old).unwrap();
-    shelves.load(2, &node);
-    shelves.begin(2, &node);
-    shelves.raise(1, &node);
+    kept_logs.load(2, &node);
+    kept_logs.begin(2, &node);
+    kept_logs.raise(1, &node);
     for value in [5_000, 5_001, 5_002] {
         outcome(claim(&node, value)).unwrap();
     }
@@ -252,8 +252,8 @@ fn ranges_change_also_where_partitions_are_closed_or_come_later() {
 
 #[test]
 fn an_answer_says_what_it_rests_on() {
-    let shelves = Shelves::new();
-    let node = shelves.start_with_all(options());
+    let kept_logs = KeptLogs::new();
+    let node = kept_logs.start_with_all(options());
     // From now on the first batches are safe.
     for value in 1_000..1_000 + u128::from(COUNT) {
         outcome(claim(&node, value)).unwrap();
@@ -264,7 +264,7 @@ fn an_answer_says_what_it_rests_on() {
     let (_, written) = claim(&node, 6).into_parts();
     assert_eq!(written.ownerships().collect::<Vec<_>>(), [(2, 1)]);
     written.wait().unwrap();
-    shelves.set_unsure(&node, true);
+    kept_logs.set_unsure(&node, true);
     assert!(!at_once.is_owned());
     assert!(
         written.is_owned(),
@@ -277,13 +277,13 @@ fn an_answer_says_what_it_rests_on() {
 
 #[test]
 fn a_node_with_partitions_ends_in_order() {
-    let shelves = Shelves::new();
-    let node = shelves.start_with_all(options());
+    let kept_logs = KeptLogs::new();
+    let node = kept_logs.start_with_all(options());
     let host = node.host.clone();
-    let before = shelves.state().sections(0);
+    let before = kept_logs.state().sections(0);
     drop(node);
     // All is written, and that nothing more comes.
-    assert!(shelves.state().sections(0) > before);
+    assert!(kept_logs.state().sections(0) > before);
     host.begin(0, 1);
     host.end(0);
 }

@@ -3,14 +3,16 @@
 use rideau::allocator::{Change, Field, Fields};
 use rideau::store::PartitionHost;
 
-use crate::shelves::{HOUR, Node, Shelves, claim, eventually, holder, options, outcome, reserved};
+use crate::kept_logs::{
+    HOUR, KeptLogs, Node, claim, eventually, holder, options, outcome, reserved,
+};
 
 const CHUNK: usize = 256 * 1024;
 
-fn snapshot(shelves: &Shelves, partition: u32, node: &Node) {
-    let before = shelves.state().snapshots.len();
-    node.host.snapshot(partition, shelves.epoch(partition));
-    shelves.until(|state| state.snapshots.len() > before);
+fn snapshot(kept_logs: &KeptLogs, partition: u32, node: &Node) {
+    let before = kept_logs.state().snapshots.len();
+    node.host.snapshot(partition, kept_logs.epoch(partition));
+    kept_logs.until(|state| state.snapshots.len() > before);
 }
 
 /// Much of a partition.
@@ -31,23 +33,23 @@ fn fill(node: &Node, values: impl Iterator<Item = u128>) -> Vec<(u128, u64)> {
 
 #[test]
 fn the_next_owner_needs_only_the_snapshot_and_what_came_after_it_began() {
-    let shelves = Shelves::new();
-    let nodes = [(); 2].map(|()| shelves.start(options()));
+    let kept_logs = KeptLogs::new();
+    let nodes = [(); 2].map(|()| kept_logs.start(options()));
     let [a, b] = &nodes;
-    shelves.take(1, a);
+    kept_logs.take(1, a);
     let mut held = fill(a, (1..200).step_by(4));
-    snapshot(&shelves, 1, a);
-    let (partition, epoch, chunks) = shelves.state().snapshots[0];
+    snapshot(&kept_logs, 1, a);
+    let (partition, epoch, chunks) = kept_logs.state().snapshots[0];
     assert_eq!((partition, epoch), (1, 1));
     assert!(chunks >= 50 * 20_000 / CHUNK, "{chunks}");
     // What was before is not read any more.
-    let after: usize = shelves.state().pieces(1).iter().map(Vec::len).sum();
+    let after: usize = kept_logs.state().pieces(1).iter().map(Vec::len).sum();
     assert!(after < 20_000, "{after}");
     held.extend(fill(a, (201..240).step_by(4)));
     let gone = held.remove(0);
     a.ranges.release(gone.0, Some(gone.1)).wait().unwrap();
-    shelves.lose(1);
-    shelves.take(1, b);
+    kept_logs.lose(1);
+    kept_logs.take(1, b);
     for (value, fence) in held {
         assert_eq!(holder(b, value), Some(fence));
     }
@@ -56,21 +58,21 @@ fn the_next_owner_needs_only_the_snapshot_and_what_came_after_it_began() {
 
 #[test]
 fn changes_go_on_while_a_snapshot_is_taken() {
-    let shelves = Shelves::new();
-    let nodes = [(); 2].map(|()| shelves.start(options()));
+    let kept_logs = KeptLogs::new();
+    let nodes = [(); 2].map(|()| kept_logs.start(options()));
     let [a, b] = &nodes;
-    shelves.take(1, a);
+    kept_logs.take(1, a);
     let mut held = fill(a, (1..300).step_by(4));
     for turn in 0..5 {
-        a.host.snapshot(1, shelves.epoch(1));
+        a.host.snapshot(1, kept_logs.epoch(1));
         let gone = held.remove(0);
         a.ranges.release(gone.0, Some(gone.1)).wait().unwrap();
         let one = reserved(a, "sync");
         held.push((one.value, one.fence));
-        shelves.until(|state| state.snapshots.len() > turn);
+        kept_logs.until(|state| state.snapshots.len() > turn);
     }
-    shelves.lose(1);
-    shelves.take(1, b);
+    kept_logs.lose(1);
+    kept_logs.take(1, b);
     for (value, fence) in held {
         assert_eq!(holder(b, value), Some(fence));
     }
@@ -78,65 +80,65 @@ fn changes_go_on_while_a_snapshot_is_taken() {
 
 #[test]
 fn a_snapshot_shows_nothing_that_is_not_written() {
-    let shelves = Shelves::new();
-    let nodes = [(); 2].map(|()| shelves.start(options()));
+    let kept_logs = KeptLogs::new();
+    let nodes = [(); 2].map(|()| kept_logs.start(options()));
     let [a, b] = &nodes;
-    shelves.take(1, a);
+    kept_logs.take(1, a);
     claim(a, 5).wait().unwrap();
-    shelves.hold(a.life, true);
+    kept_logs.hold(a.life, true);
     let mut untold = vec![claim(a, 9)];
-    shelves.until_held();
+    kept_logs.until_held();
     a.host.snapshot(1, 1);
     untold.push(claim(a, 13));
-    shelves.let_one_go();
+    kept_logs.let_one_go();
     // The snapshot has begun, and its only piece will show this one.
     untold.push(claim(a, 17));
-    shelves.let_one_go();
-    assert!(shelves.state().snapshots.is_empty());
+    kept_logs.let_one_go();
+    assert!(kept_logs.state().snapshots.is_empty());
     // It is not handed in when that is lost.
-    shelves.lose(1);
-    shelves.hold(a.life, false);
+    kept_logs.lose(1);
+    kept_logs.hold(a.life, false);
     let outcomes: Vec<_> = untold.into_iter().map(|one| outcome(one).is_ok()).collect();
     assert_eq!(outcomes, [true, true, false]);
-    shelves.take(1, b);
+    kept_logs.take(1, b);
     let held = [9, 13, 17].map(|value| holder(b, value).is_some());
     assert_eq!(held, [true, true, false]);
-    assert!(shelves.state().snapshots.is_empty());
+    assert!(kept_logs.state().snapshots.is_empty());
 }
 
 #[test]
 fn a_partition_that_ends_gives_its_snapshot_up() {
-    let shelves = Shelves::new();
-    let a = shelves.start(options());
-    shelves.take(1, &a);
-    shelves.take(2, &a);
+    let kept_logs = KeptLogs::new();
+    let a = kept_logs.start(options());
+    kept_logs.take(1, &a);
+    kept_logs.take(2, &a);
     claim(&a, 5).wait().unwrap();
-    shelves.hold(a.life, true);
+    kept_logs.hold(a.life, true);
     let answer = claim(&a, 6);
-    shelves.until_held();
+    kept_logs.until_held();
     a.host.snapshot(1, 1);
     a.host.snapshot(2, 1);
     a.host.end(1);
-    shelves.hold(a.life, false);
+    kept_logs.hold(a.life, false);
     outcome(answer).unwrap();
-    shelves.until(|state| !state.snapshots.is_empty());
-    assert_eq!(shelves.state().snapshots[0].0, 2);
+    kept_logs.until(|state| !state.snapshots.is_empty());
+    assert_eq!(kept_logs.state().snapshots[0].0, 2);
 }
 
 #[test]
 fn a_partition_is_snapshotted_before_it_begins() {
-    let shelves = Shelves::new();
-    let nodes = [(); 3].map(|()| shelves.start(options()));
+    let kept_logs = KeptLogs::new();
+    let nodes = [(); 3].map(|()| kept_logs.start(options()));
     let [a, b, c] = &nodes;
-    shelves.take(1, a);
+    kept_logs.take(1, a);
     let held = claim(a, 5).wait().unwrap();
-    let clock = shelves.state().clock(1);
-    shelves.lose(1);
-    shelves.load(1, b);
-    snapshot(&shelves, 1, b);
+    let clock = kept_logs.state().clock(1);
+    kept_logs.lose(1);
+    kept_logs.load(1, b);
+    snapshot(&kept_logs, 1, b);
     // Its clock has not begun.
-    eventually(|| shelves.state().clock(1) == clock);
-    shelves.lose(1);
-    shelves.take(1, c);
+    eventually(|| kept_logs.state().clock(1) == clock);
+    kept_logs.lose(1);
+    kept_logs.take(1, c);
     assert_eq!(holder(c, 5), Some(held.fence));
 }

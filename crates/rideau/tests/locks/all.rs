@@ -22,7 +22,7 @@ fn all_claims_are_met_or_none() {
     assert_eq!(no.to_string(), said);
     let held = |key| locks.held(key);
     assert_eq!((held("a"), held("b"), held("c")), (1, 2, 0));
-    assert_eq!(locks.len(), 2, "a no makes no key known");
+    assert_eq!(locks.len(), 2, "a refusal makes no key known");
     drop(got);
     assert!(locks.all_held().is_empty());
 }

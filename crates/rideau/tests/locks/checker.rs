@@ -8,10 +8,10 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
-/// As many calls have a place in a set.
+/// This many calls have a place in a set.
 pub(crate) const CALLS_MAX: usize = 128;
 
-/// So many units of a key that may have so many.
+/// This many units of a key that may have this many.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Claim {
     pub(crate) key: u8,
@@ -24,7 +24,7 @@ pub(crate) struct Claim {
 pub(crate) enum Deed {
     /// All claims were met: the ordinal and the fence of each.
     Grant(Vec<(Claim, u64, u64)>),
-    /// The claim at a place was not met, as so many were held.
+    /// The claim at a place was not met, as this many were held.
     Refuse {
         claims: Vec<Claim>,
         at: usize,

@@ -10,7 +10,7 @@ use rideau_core::Rng;
 
 use crate::stage::{die, panics, times};
 
-/// After a storm exactly so many can be had.
+/// After a storm exactly this many can be had.
 fn is_whole(locks: &Locks<String>, capacity: u64) {
     assert_eq!(locks.held("db"), 0);
     let all: Vec<_> = (0..capacity)

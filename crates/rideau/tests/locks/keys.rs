@@ -73,7 +73,7 @@ fn keys_with_one_hash_do_not_interfere() {
 }
 
 thread_local! {
-    /// So many more calls of a moody key's code go well; none for all.
+    /// This many more calls of a moody key's code go well; none for all.
     static PATIENCE: Cell<Option<u32>> = const { Cell::new(None) };
 }
 

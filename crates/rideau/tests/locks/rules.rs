@@ -98,7 +98,7 @@ async fn a_wait_for_a_key_too_many_is_refused_with_the_reason() {
         }
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
-    panic!("nobody waits for a1 any more");
+    panic!("no ask waits for a1 any more");
 }
 
 #[test]
@@ -112,7 +112,7 @@ fn a_key_is_known_for_as_long_as_its_rule_says() {
     until("a1 is forgotten", || locks.keys_of(0) == 0);
     assert_eq!(locks.keys_of(1), 1, "b1 is known for an hour");
     locks.forget_idle();
-    assert_eq!(locks.len(), 0, "unless somebody says otherwise");
+    assert_eq!(locks.len(), 0, "unless a rule says otherwise");
 }
 
 #[test]

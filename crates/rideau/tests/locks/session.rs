@@ -160,10 +160,10 @@ fn of_nothing_nothing_is_ever_granted() {
         for _ in 0..5 {
             let no = locks.acquire("db", capacity).unwrap_err();
             assert_eq!((no.held, no.capacity), (0, 0));
-            assert_eq!(no.to_string(), "1 was asked for, and there may be none");
+            assert_eq!(no.to_string(), "1 was asked for, and the capacity is 0");
         }
     }
-    assert!(locks.is_empty(), "a no makes no key known");
+    assert!(locks.is_empty(), "a refusal makes no key known");
     let held = locks.acquire("db", 1).unwrap();
     assert_eq!(locks.acquire("db", 0).unwrap_err().held, 1);
     drop(held);

@@ -24,7 +24,7 @@ fn span() -> Duration {
 }
 
 /// The second count.
-struct Census {
+struct SecondCount {
     held: Vec<AtomicU64>,
     over: AtomicU64,
     grants: AtomicU64,
@@ -34,12 +34,12 @@ struct Census {
 
 /// A lock that is counted a second time.
 struct Counted<'a> {
-    census: &'a Census,
+    second: &'a SecondCount,
     at: usize,
     lock: Lock<'a, String>,
 }
 
-impl Census {
+impl SecondCount {
     fn new(keys: usize) -> Self {
         Self {
             held: (0..keys).map(|_| AtomicU64::new(0)).collect(),
@@ -57,7 +57,7 @@ impl Census {
         self.over.fetch_add(is_over.into(), SeqCst);
         self.grants.fetch_add(1, SeqCst);
         Counted {
-            census: self,
+            second: self,
             at,
             lock,
         }
@@ -84,7 +84,7 @@ impl Census {
 impl Drop for Counted<'_> {
     fn drop(&mut self) {
         let units = u64::from(self.lock.units());
-        self.census.held[self.at].fetch_sub(units, SeqCst);
+        self.second.held[self.at].fetch_sub(units, SeqCst);
     }
 }
 
@@ -92,20 +92,20 @@ fn names(keys: usize) -> Vec<String> {
     (0..keys).map(|key| format!("key {key}")).collect()
 }
 
-fn hold(locks: &Locks<String>, keys: &[String], census: &Census, rng: &mut Rng) {
+fn hold(locks: &Locks<String>, keys: &[String], second: &SecondCount, rng: &mut Rng) {
     let at = rng.below(keys.len() as u64) as usize;
     let capacity = 1 + rng.below(MOST);
     let units = 1 + rng.below(8) as u32 / 7;
     let Ok(lock) = locks.acquire_many(keys[at].as_str(), units, capacity) else {
-        census.refusals.fetch_add(1, SeqCst);
+        second.refusals.fetch_add(1, SeqCst);
         // Let the threads go on that hold something.
         thread::yield_now();
         return;
     };
-    let held = census.count(at, capacity, lock);
+    let held = second.count(at, capacity, lock);
     match rng.below(50) {
         0 => {
-            census.deaths.fetch_add(1, SeqCst);
+            second.deaths.fetch_add(1, SeqCst);
             die()
         }
         1..3 => thread::yield_now(),
@@ -115,25 +115,25 @@ fn hold(locks: &Locks<String>, keys: &[String], census: &Census, rng: &mut Rng) 
 }
 
 fn run(keys: usize) {
-    let (locks, keys, census) = (locks_with(patient()), names(keys), Census::new(keys));
+    let (locks, keys, second) = (locks_with(patient()), names(keys), SecondCount::new(keys));
     let start = Instant::now();
     thread::scope(|scope| {
         for seed in 0..THREADS {
-            let (locks, keys, census) = (&locks, &keys, &census);
+            let (locks, keys, second) = (&locks, &keys, &second);
             scope.spawn(move || {
                 let mut rng = Rng::new(seed);
                 while start.elapsed() < span() {
                     for _ in 0..100 {
                         // Its panic was meant.
-                        panics(|| hold(locks, keys, census, &mut rng));
+                        panics(|| hold(locks, keys, second, &mut rng));
                     }
                 }
             });
         }
     });
-    assert!(census.deaths.load(SeqCst) > 0);
-    assert!(keys.len() > 1 || census.refusals.load(SeqCst) > 0);
-    census.check(&locks, &keys);
+    assert!(second.deaths.load(SeqCst) > 0);
+    assert!(keys.len() > 1 || second.refusals.load(SeqCst) > 0);
+    second.check(&locks, &keys);
 }
 
 #[test]
@@ -147,7 +147,12 @@ fn many_threads_on_a_thousand_keys_never_hold_more_than_there_may_be() {
 }
 
 /// What a task does that may be aborted at any time.
-async fn visit(locks: Locks<String>, keys: Arc<Vec<String>>, census: Arc<Census>, mut rng: Rng) {
+async fn visit(
+    locks: Locks<String>,
+    keys: Arc<Vec<String>>,
+    second: Arc<SecondCount>,
+    mut rng: Rng,
+) {
     let at = rng.below(keys.len() as u64) as usize;
     let capacity = 1 + rng.below(MOST);
     let units = 1 + rng.below(capacity.min(2)) as u32;
@@ -175,27 +180,27 @@ async fn visit(locks: Locks<String>, keys: Arc<Vec<String>>, census: Arc<Census>
         _ => wait.await,
     };
     let Ok(lock) = came else {
-        assert!(wait_max.is_some(), "nobody else is shed");
+        assert!(wait_max.is_some(), "no other ask is shed");
         return;
     };
-    let held = census.count(at, capacity, lock);
+    let held = second.count(at, capacity, lock);
     if rng.below(4) > 0 {
         yield_now().await;
     }
     if rng.below(50) == 0 {
-        census.deaths.fetch_add(1, SeqCst);
+        second.deaths.fetch_add(1, SeqCst);
         die();
     }
     drop(held);
 }
 
 /// Sends visitors until time is up, and aborts one in eight.
-async fn send(locks: Locks<String>, keys: Arc<Vec<String>>, census: Arc<Census>, seed: u64) {
+async fn send(locks: Locks<String>, keys: Arc<Vec<String>>, second: Arc<SecondCount>, seed: u64) {
     let mut rng = Rng::new(seed);
     let start = Instant::now();
     while start.elapsed() < span() {
         let own = Rng::new(rng.draw());
-        let visitor = visit(locks.clone(), Arc::clone(&keys), Arc::clone(&census), own);
+        let visitor = visit(locks.clone(), Arc::clone(&keys), Arc::clone(&second), own);
         let visitor = tokio::spawn(visitor);
         if rng.below(8) == 0 {
             for _ in 0..rng.below(4) {
@@ -209,19 +214,19 @@ async fn send(locks: Locks<String>, keys: Arc<Vec<String>>, census: Arc<Census>,
 }
 
 async fn run_tasks(keys: usize) {
-    let (locks, census) = (locks_with(patient()), Arc::new(Census::new(keys)));
+    let (locks, second) = (locks_with(patient()), Arc::new(SecondCount::new(keys)));
     let keys = Arc::new(names(keys));
     let senders = (0..THREADS).map(|seed| {
-        let (keys, census) = (Arc::clone(&keys), Arc::clone(&census));
-        tokio::spawn(send(locks.clone(), keys, census, seed))
+        let (keys, second) = (Arc::clone(&keys), Arc::clone(&second));
+        tokio::spawn(send(locks.clone(), keys, second, seed))
     });
     let senders: Vec<_> = senders.collect();
     for sender in senders {
         let end = timeout(span() + HANGS, sender).await;
-        end.expect("nobody waits for ever").unwrap();
+        end.expect("no ask waits for ever").unwrap();
     }
-    assert!(census.deaths.load(SeqCst) > 0);
-    tokio::task::spawn_blocking(move || census.check(&locks, &keys))
+    assert!(second.deaths.load(SeqCst) > 0);
+    tokio::task::spawn_blocking(move || second.check(&locks, &keys))
         .await
         .unwrap();
 }

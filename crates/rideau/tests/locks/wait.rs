@@ -249,7 +249,7 @@ async fn an_ask_that_sees_the_same_does_not_pass_one_that_wants_more() {
     assert_eq!(third.ordinal(), 3);
     drop(held);
     let two = granted(&mut two);
-    assert_eq!(two.ordinal(), 3, "and one by who sees more");
+    assert_eq!(two.ordinal(), 3, "and one for a caller that sees more");
     assert!(waits(&mut one));
     drop(third);
     assert_eq!(granted(&mut one).ordinal(), 3);
@@ -432,7 +432,7 @@ fn plain_threads_wait_without_a_runtime() {
             })
             .into_iter()
             .collect();
-        until("five who wait", || locks.waiting("db") == 5);
+        until("five waiting asks", || locks.waiting("db") == 5);
         drop((first, second));
         let ends = threads.into_iter().map(|thread| thread.join().unwrap());
         ends.collect::<Vec<(u64, u64)>>()

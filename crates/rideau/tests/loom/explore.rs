@@ -9,7 +9,7 @@ use loom::model::Builder;
 use loom::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use loom::thread;
 
-/// As many times may a thread be stopped where it could go on.
+/// This many times may a thread be stopped where it could go on.
 const PREEMPTIONS: usize = 5;
 /// The same where `RIDEAU_SOAK` is set: more than any model can use. With no
 /// bound at all loom would try fewer places to stop at.
@@ -24,7 +24,7 @@ where
     explore_within(PREEMPTIONS, model)
 }
 
-/// The same with so many preemptions, if this is no soak.
+/// The same with this many preemptions, if this is no soak.
 pub(crate) fn explore_within<T>(
     preemptions: usize,
     model: impl Fn() -> T + Send + Sync + 'static,

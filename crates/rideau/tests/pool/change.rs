@@ -180,7 +180,7 @@ fn sized(valve: valve::Options) -> PoolOptions {
     }
 }
 
-/// Keep so many busy for a while, and say how many members there were then.
+/// Keep this many busy for a while, and say how many members there were then.
 async fn load(rig: &Rig, pool: &rideau::Pool<crate::rig::Told>, takers: usize) -> usize {
     let hogs: Vec<_> = (0..takers)
         .map(|_| {

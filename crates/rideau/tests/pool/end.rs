@@ -17,7 +17,7 @@ async fn members_that_are_lost_or_failed_are_replaced_one_by_one() {
     let held = [(); 3].map(|()| pool.try_take().unwrap());
     (0..3).for_each(|number| rig.lose(number));
     settle().await;
-    assert_eq!(rig.born(), 3, "who holds a member keeps it");
+    assert_eq!(rig.born(), 3, "a holder keeps its member");
     drop(held);
     settle().await;
     assert_eq!((rig.born(), pool.stats().members.idle), (6, 3));

@@ -50,7 +50,7 @@ pub(crate) struct Book {
     born: AtomicU64,
     dropped: AtomicU64,
     live: AtomicUsize,
-    /// So many may be alive at once.
+    /// This many may be alive at once.
     max: AtomicUsize,
     over: AtomicUsize,
     under_way: AtomicUsize,
@@ -84,7 +84,7 @@ fn held<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Rig {
-    /// At most so many members may be alive at once.
+    /// At most this many members may be alive at once.
     pub(crate) fn new(max: usize) -> Self {
         Self(Arc::new(Book {
             born: AtomicU64::new(0),
@@ -343,7 +343,7 @@ impl Manager for Told {
     }
 }
 
-/// So many members, and takers that wait until they are served.
+/// This many members, and takers that wait until they are served.
 pub(crate) fn options(init: usize, max: usize) -> PoolOptions {
     PoolOptions {
         init,

@@ -178,7 +178,7 @@ async fn run(seed: u64) {
     assert!(timeout(HANGS, all).await.is_ok(), "{:?}", left());
 }
 
-/// As many as there may be, at once.
+/// The most there may be, at once.
 async fn futures_of(pool: &Pool<Told>) -> Vec<Held<'_, Told>> {
     let mut held = Vec::new();
     for _ in 0..4 {

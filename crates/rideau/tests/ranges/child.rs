@@ -19,7 +19,7 @@ const ROLE: &str = "RIDEAU_RANGES_ROLE";
 const SEED: &str = "RIDEAU_RANGES_SEED";
 
 pub(crate) const THREADS: usize = 4;
-/// As many values there are: few enough that all are used again and again.
+/// How many values there are: few enough that all are used again and again.
 const VALUES: &str = "0-399";
 
 /// What a child does.
@@ -171,7 +171,7 @@ pub(crate) fn written(data: &Fields) -> (String, i64) {
         match (name, field) {
             (b"who", Field::Bytes(text)) => who = String::from_utf8(text.to_vec()).unwrap(),
             (b"count", Field::Number(number)) => count = number,
-            other => panic!("nobody wrote {other:?}"),
+            other => panic!("unexpected {other:?}"),
         }
     }
     (who, count)

@@ -158,7 +158,7 @@ impl Model {
             let is_known = self.told.contains_key(value);
             assert!(
                 is_known || self.is_reserved(&seen.who),
-                "{value}: nobody asked for {seen:?}"
+                "{value}: no call asked for {seen:?}"
             );
             let key = Which::Key(seen.who.as_bytes());
             let by_key = ranges.lookup(key).wait().unwrap();

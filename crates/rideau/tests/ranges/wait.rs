@@ -205,7 +205,7 @@ fn a_crowd_at_two_values_is_served_one_by_one() {
         }
         held.into_iter().for_each(|one| release(&ranges, one));
         let all = tokio::time::timeout(Duration::from_secs(120), tasks.join_all());
-        all.await.expect("nobody waits for ever");
+        all.await.expect("no ask waits for ever");
     });
     // A timeout may have come between a grant and its wake.
     assert_eq!(ranges.waiting().0, 0);

@@ -115,6 +115,6 @@ impl Observer {
         let mut kill = cmd("CLIENT");
         kill.arg("KILL").arg(&["TYPE", "normal", "SKIPME", "yes"]);
         let killed: usize = kill.query_async(&mut self.0).await.expect("it answers");
-        assert!(killed > 0, "nobody was there");
+        assert!(killed > 0, "no client was there");
     }
 }

@@ -9,13 +9,13 @@ use tokio::time::sleep;
 
 /// Counts all members of one or several pools.
 #[derive(Default, Debug)]
-pub(crate) struct Census {
+pub(crate) struct LiveCount {
     live: AtomicUsize,
     most: AtomicUsize,
     made: AtomicUsize,
 }
 
-impl Census {
+impl LiveCount {
     /// One more. Says how many were made before it.
     fn count(&self) -> usize {
         let live = self.live.fetch_add(1, SeqCst) + 1;
@@ -41,8 +41,8 @@ impl Census {
 pub(crate) struct Live {
     pub(crate) of: &'static str,
     pub(crate) number: usize,
-    census: Arc<Census>,
-    also: Option<Arc<Census>>,
+    live_count: Arc<LiveCount>,
+    also: Option<Arc<LiveCount>>,
 }
 
 impl Live {
@@ -52,8 +52,8 @@ impl Live {
         }
         Self {
             of: maker.of,
-            number: maker.census.count(),
-            census: Arc::clone(&maker.census),
+            number: maker.live_count.count(),
+            live_count: Arc::clone(&maker.live_count),
             also: maker.also.clone(),
         }
     }
@@ -61,7 +61,7 @@ impl Live {
 
 impl Drop for Live {
     fn drop(&mut self) {
-        self.census.live.fetch_sub(1, SeqCst);
+        self.live_count.live.fetch_sub(1, SeqCst);
         if let Some(also) = &self.also {
             also.live.fetch_sub(1, SeqCst);
         }
@@ -72,9 +72,9 @@ impl Drop for Live {
 #[derive(Clone, Default, Debug)]
 pub(crate) struct Maker {
     pub(crate) of: &'static str,
-    pub(crate) census: Arc<Census>,
+    pub(crate) live_count: Arc<LiveCount>,
     /// A second count, such as of one key.
-    pub(crate) also: Option<Arc<Census>>,
+    pub(crate) also: Option<Arc<LiveCount>>,
     pub(crate) start: Duration,
     pub(crate) stop: Duration,
     pub(crate) fails: Arc<AtomicBool>,
@@ -82,10 +82,10 @@ pub(crate) struct Maker {
 }
 
 impl Maker {
-    pub(crate) fn of(of: &'static str, census: &Arc<Census>) -> Self {
+    pub(crate) fn of(of: &'static str, live_count: &Arc<LiveCount>) -> Self {
         Self {
             of,
-            census: Arc::clone(census),
+            live_count: Arc::clone(live_count),
             ..Self::default()
         }
     }

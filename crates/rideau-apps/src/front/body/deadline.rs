@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use tokio::time::{Instant, Sleep};
 
-/// What is left of the time that a process has for an answer.
+/// The rest of the time that a process has for an answer.
 pub(in crate::front) struct Allowance {
     left: Duration,
     /// Since when it is waited for.

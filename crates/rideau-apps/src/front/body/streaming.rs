@@ -1,4 +1,4 @@
-//! What a process sends, handed on as it comes.
+//! An answer that is streamed from its process.
 
 use std::task::{Context, Poll, ready};
 use std::time::Instant;
@@ -12,7 +12,7 @@ use crate::front::broken::{Broken, CUT, Part, SLOW, STREAM_OVER};
 use crate::front::upstream_conn::UpstreamConn;
 use crate::http1::message_io::MessageIo;
 
-/// What a process sends, and the place that it takes meanwhile.
+/// An answer that is being streamed, and the place in the process that it takes.
 ///
 /// The place is given back as soon as the process has said all, and the
 /// connection is kept if it is any good; if this is dropped before, the client
@@ -109,7 +109,7 @@ impl Live {
                 Poll::Ready(part.map(Ok))
             }
             Err(error) => {
-                tracing::debug!("an app broke its answer off: {error}");
+                tracing::debug!("an app ended its answer too early: {error}");
                 self.break_off(Ended::Broken, CUT)
             }
         }

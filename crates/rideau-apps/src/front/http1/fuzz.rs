@@ -261,7 +261,7 @@ fn is_read_alike(head: &Head, bytes: &[u8]) -> Tried {
     }
 }
 
-/// What a process gets of it is one head, for one host, with no length but ours.
+/// A process gets one head, for one host, with no length but ours.
 fn is_sent_alike(head: &Head, bytes: &[u8], is_trusted: bool) -> Tried {
     let peer = ([10, 0, 0, 9], 5000).into();
     let toward = Toward {

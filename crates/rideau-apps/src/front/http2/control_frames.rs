@@ -16,11 +16,11 @@ use hyper::body::Bytes;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::Instant;
 
-/// So many may come at once.
+/// The largest burst.
 const BURST: u32 = 500;
-/// And so many a second for ever.
+/// The lasting rate a second.
 const RATE: f64 = 50.0;
-/// What a client says first, before any frame.
+/// The length of the client's preface, before any frame.
 const PREFACE: usize = 24;
 const HEADER: usize = 9;
 

@@ -29,7 +29,7 @@ enum Unsent {
     Broken(h2::Error),
 }
 
-/// What comes next of a body.
+/// The next part of a body.
 enum Next {
     Part(Bytes),
     End,

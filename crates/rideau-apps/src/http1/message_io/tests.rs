@@ -52,12 +52,12 @@ async fn tls_pair() -> (client::TlsStream<TcpStream>, MessageIo) {
 #[tokio::test]
 async fn what_tls_holds_back_is_not_sent_yet_and_goes_when_it_can() {
     let (mut near, mut far) = tls_pair().await;
-    let mut nobody = Context::from_waker(Waker::noop());
+    let mut noop = Context::from_waker(Waker::noop());
     let mut len = 0;
     loop {
         far.out().extend_from_slice(&[7; 1000]);
         len += 1000;
-        match far.poll_send(&mut nobody) {
+        match far.poll_send(&mut noop) {
             Poll::Ready(sent) => assert_eq!(sent.expect("it goes on"), 1000),
             Poll::Pending => break,
         }

@@ -47,7 +47,7 @@ const RUNS_MIN: u16 = 2;
 /// What an entry of the map costs: a key, a piece, and its part of the nodes,
 /// which are between a half and all full.
 const ENTRY_BYTES: usize = 64;
-/// What a chunk costs, with what the allocator adds.
+/// The memory of a chunk, with the overhead of the allocator.
 const CHUNK_BYTES: usize = size_of::<Chunk>() + 16;
 
 impl Pieces {

@@ -13,7 +13,7 @@ pub(super) const QUEUED_MAX: usize = 65_536;
 /// many dead entries are cleared away at once.
 const LOOKS_MAX: usize = 256;
 
-/// What an entry of the map costs: a key, a stamp, and its part of the nodes.
+/// The memory of an entry of the map: a key, a stamp, and its part of the nodes.
 const ENTRY_BYTES: usize = 40;
 
 /// Freed values, the oldest in front.

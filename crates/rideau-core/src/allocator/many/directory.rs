@@ -190,7 +190,7 @@ impl Many {
         Ok(self.directory.known(id).is_none())
     }
 
-    /// What the machines have of a range.
+    /// The shares of a range in all machines.
     pub(super) fn shares(&self, id: RangeId) -> impl Iterator<Item = &Range> + '_ {
         let here = self.parts.iter().flatten();
         here.filter_map(move |part| share(part, id))
@@ -213,7 +213,7 @@ impl Many {
     }
 }
 
-/// What a machine has of a range.
+/// The share of a range in a machine.
 pub(super) fn share(part: &Part, id: RangeId) -> Option<&Range> {
     part.machine.ranges.get(id.index())?.as_ref()
 }

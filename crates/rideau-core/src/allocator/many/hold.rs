@@ -1,4 +1,4 @@
-//! What holders do with their values, each in the partition of the value.
+//! Changes by holders, each in the partition of the value.
 
 use std::time::Duration;
 

@@ -46,7 +46,7 @@ impl fmt::Debug for Gate {
     }
 }
 
-/// What may be done with a partition that is here.
+/// The phase of a hosted partition.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum HostPhase {
     /// Everything, from the start to the end.
@@ -356,7 +356,7 @@ impl Many {
         open.collect()
     }
 
-    /// What is decided rests on all partitions that may be asked.
+    /// The decision depends on all partitions that are served.
     pub(super) fn rest_on_all(&self, effects: &mut Effects) {
         if self.gate.is_some() {
             self.open()

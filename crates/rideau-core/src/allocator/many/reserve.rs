@@ -114,7 +114,7 @@ impl Many {
         self.options.reservations_max.saturating_sub(self.records)
     }
 
-    /// As many values as the asker can have, if there are any.
+    /// The values that the asker can have, if there are any.
     fn room_for(&self, ask: &Ask<'_>) -> Result<usize, Refused> {
         let count = ask.count as usize;
         let room = self.room().min(count);

@@ -45,7 +45,7 @@ pub(super) struct Arena {
     vacant: Vec<u32>,
     /// For each class, the first of its pages that have room.
     open: [u32; CLASSES],
-    /// What the pages hold, used or not.
+    /// Bytes of the pages, used or not.
     held: usize,
 }
 

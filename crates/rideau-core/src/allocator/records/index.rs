@@ -19,7 +19,7 @@ const BLOCK: usize = 256;
 pub(super) struct Index {
     tables: Box<[Table]>,
     store: Store,
-    /// What a table holds while it is made longer or shorter.
+    /// The content of a table while it is resized.
     scratch: Vec<(u16, u32)>,
 }
 

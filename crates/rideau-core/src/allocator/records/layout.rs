@@ -25,7 +25,7 @@ const VALUE_BYTES: [usize; 7] = [0, 6, 8, 10, 12, 14, 16];
 #[derive(Clone, Copy)]
 pub(super) struct Layout<'a>(pub(super) &'a [u8]);
 
-/// What a record says besides its head.
+/// A record without its head.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::allocator) struct View<'a> {
     pub(in crate::allocator) created: Instant,

@@ -112,7 +112,7 @@ impl Lines {
     }
 }
 
-/// Those in a queue that came after one.
+/// The asks of a queue that came after this one.
 fn later(line: &VecDeque<Ticket>, after: Option<Ticket>) -> impl Iterator<Item = Ticket> + '_ {
     let from = line.partition_point(|ticket| Some(*ticket) <= after);
     line.range(from..).copied()

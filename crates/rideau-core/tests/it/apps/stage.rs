@@ -21,11 +21,11 @@ use crate::script::{self, Stage, in_millis, instant, millis, options};
 
 /// Run a story on apps: `limits` for all, and options for A, B, and so on.
 pub(crate) fn check(limits: &str, apps: &[&str], story: &str) {
-    script::check(&mut House::new(limits, apps), story);
+    script::check(&mut Harness::new(limits, apps), story);
 }
 
 /// Apps, the asks that wait for them, and the asks that have a session.
-pub(crate) struct House {
+pub(crate) struct Harness {
     pub(crate) apps: Apps<Name>,
     limits: Limits,
     options: Vec<Options>,
@@ -48,7 +48,7 @@ impl Reply for Name {
     }
 }
 
-impl House {
+impl Harness {
     pub(crate) fn new(limits: &str, apps: &[&str]) -> Self {
         let limits = change_limits(Limits::default(), limits);
         let mut effects = Vec::new();
@@ -184,7 +184,10 @@ impl House {
     }
 
     fn end(&mut self, words: &[&str], now: Instant, effects: &mut Vec<Effect<Name>>) {
-        let session = self.sessions.remove(words[1]).expect("who ends has one");
+        let session = self
+            .sessions
+            .remove(words[1])
+            .expect("a session that ends is known");
         let ended = match words[0] {
             "answer" => Ended::Answered,
             "left" => Ended::Left,
@@ -213,7 +216,7 @@ impl House {
     }
 }
 
-impl Stage for House {
+impl Stage for Harness {
     fn act(&mut self, words: &[&str], now: Instant) -> Vec<String> {
         self.now = now;
         let mut effects = Vec::new();
@@ -285,7 +288,7 @@ impl Stage for House {
             "next" => return instant(self.apps.deadline()),
             _ => (),
         }
-        let (of, what) = name.split_once('.').expect("of whom, and what");
+        let (of, what) = name.split_once('.').expect("an app, and what");
         if let Ok(id) = of.parse() {
             return self.look_at(ProcessId(id), what);
         }
@@ -324,7 +327,7 @@ impl Stage for House {
     }
 }
 
-impl House {
+impl Harness {
     fn look_at(&self, id: ProcessId, what: &str) -> String {
         let all = self
             .apps

@@ -12,11 +12,11 @@ use rideau_core::apps::{
 use rideau_core::queue::AskOptions;
 use rideau_core::{Flow, Instant, Machine, Reply, Rng};
 
-/// Nobody waits here.
+/// NoReply waits here.
 #[derive(Clone, Debug, PartialEq)]
-struct Nobody;
+struct NoReply;
 
-impl Reply for Nobody {
+impl Reply for NoReply {
     fn is_gone(&self) -> bool {
         false
     }
@@ -40,7 +40,7 @@ const fn code(fails: f64) -> Code {
 
 /// Requests that come at a rate, an app that answers them, and a clock.
 struct Traffic {
-    apps: Apps<Nobody>,
+    apps: Apps<NoReply>,
     app: AppId,
     rng: Rng,
     now: Instant,
@@ -104,7 +104,7 @@ impl Traffic {
         self.exponential(1.0 / self.per_s)
     }
 
-    fn carry_out(&mut self, effects: Vec<Effect<Nobody>>) {
+    fn carry_out(&mut self, effects: Vec<Effect<NoReply>>) {
         for effect in effects {
             let mut more = Vec::new();
             match effect {
@@ -150,7 +150,7 @@ impl Traffic {
         self.carry_out(effects);
     }
 
-    fn arrive(&mut self, effects: &mut Vec<Effect<Nobody>>) {
+    fn arrive(&mut self, effects: &mut Vec<Effect<NoReply>>) {
         let ask = Ask {
             terms: AskOptions {
                 sent: self.now,
@@ -163,7 +163,7 @@ impl Traffic {
             sticky: None,
             avoid: None,
         };
-        let came = self.apps.ask(self.app, &ask, || Nobody, self.now, effects);
+        let came = self.apps.ask(self.app, &ask, || NoReply, self.now, effects);
         let Came::Granted(session) = came else {
             panic!("there is room for all");
         };

@@ -17,7 +17,7 @@ use crate::script::{self, Stage, in_millis, instant, millis, options};
 
 /// Run a story on a pool with these options.
 pub(crate) fn check(words: &str, story: &str) {
-    script::check(&mut House::new(words), story);
+    script::check(&mut Harness::new(words), story);
 }
 
 /// Options from words. What comes of time or chance alone is off unless asked
@@ -41,7 +41,7 @@ pub(crate) fn parse(words: &str) -> Result<Options, OptionError> {
 }
 
 /// A pool, and which take holds which member.
-pub(crate) struct House {
+pub(crate) struct Harness {
     pub(crate) pool: Pool<Name>,
     /// What making the pool brought about, until the script asks for it.
     first: Option<Vec<Effect<Name>>>,
@@ -62,7 +62,7 @@ impl Reply for Name {
     }
 }
 
-impl House {
+impl Harness {
     pub(crate) fn new(words: &str) -> Self {
         let mut effects = Vec::new();
         let pool = Pool::new(parse(words).unwrap(), Instant::START, &mut effects).unwrap();
@@ -120,7 +120,10 @@ impl House {
 
     /// A holder ends its use.
     fn end(&mut self, words: &[&str], now: Instant, effects: &mut Vec<Effect<Name>>) {
-        let slot = self.held.remove(words[1]).expect("who ends holds");
+        let slot = self
+            .held
+            .remove(words[1])
+            .expect("a hold that ends is known");
         let uses = self.uses[&self.ids[&slot]];
         let used = match words[0] {
             "release" => Use::Fine,
@@ -214,7 +217,7 @@ impl House {
     }
 }
 
-impl Stage for House {
+impl Stage for Harness {
     fn act(&mut self, words: &[&str], now: Instant) -> Vec<String> {
         let mut effects = Vec::new();
         let mut outcomes = Vec::new();

@@ -233,7 +233,7 @@ impl Model {
                 assert_eq!(refusal.waited, self.now.since(waiter.sent));
             }
             Effect::Forget(reply) => {
-                assert!(reply.1.get(), "nobody is forgotten who is there");
+                assert!(reply.1.get(), "no ask is forgotten who is there");
                 self.leave(reply.0);
             }
             Effect::Start {

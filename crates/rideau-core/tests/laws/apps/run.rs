@@ -25,7 +25,7 @@ pub(crate) struct Run {
     is_told: bool,
 }
 
-/// As many apps there are, more or less.
+/// About how many apps there are.
 const APPS: usize = 5;
 
 impl Run {

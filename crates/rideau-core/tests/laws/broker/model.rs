@@ -13,12 +13,12 @@ use rideau_core::{Flow, Instant, Reason, Refusal, Reply, Side, Tag, Ticket};
 
 use super::scripts::FLOWS;
 
-/// How to answer an ask or offer; the census counts those that still exist.
+/// How to answer an ask or offer; `replies` counts those that still exist.
 #[derive(PartialEq, Debug)]
 pub(super) struct Visitor {
     pub(super) id: usize,
     pub(super) gone: Rc<Cell<bool>>,
-    pub(super) _census: Rc<()>,
+    pub(super) _replies: Rc<()>,
 }
 
 /// An ask or offer, as the model knows it.
@@ -187,7 +187,7 @@ impl Model {
         offers.check(&stats.offers);
         for waiter in asks.waiting.iter().chain(&offers.waiting) {
             assert!(waiter.wait, "who only tries does not wait");
-            assert!(!self.closed, "nobody waits at a closed door");
+            assert!(!self.closed, "no ask waits once it is closed");
             let late = waiter.deadline.is_some_and(|due| due <= self.now);
             assert!(!late, "nobody waits beyond their own deadline");
         }

@@ -11,7 +11,7 @@ use rideau_core::{Flow, Side, Tag};
 
 use crate::meters::{Step, span};
 
-/// As many flows come as this.
+/// How many flows there are.
 pub(super) const FLOWS: u32 = 4;
 /// A bound that no lead of a script reaches.
 pub(super) const UPPER: Duration = Duration::from_secs(1_000_000);

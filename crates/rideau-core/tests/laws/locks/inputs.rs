@@ -58,7 +58,7 @@ pub(crate) fn one_of(claims: Vec<Claim>) -> impl Strategy<Value = Claim> + Clone
     prop_oneof![20 => prop::sample::select(claims), 1 => never]
 }
 
-/// So many claims that can fit.
+/// This many claims that can fit.
 pub(crate) fn claims(count: usize) -> impl Strategy<Value = Vec<Claim>> {
     let one = (1..4_u32, 0..5_u64).prop_map(|(units, more)| claim(units, u64::from(units) + more));
     prop::collection::vec(one, 1..=count)

@@ -19,7 +19,7 @@ impl Dice {
         self.0.below(bound as u64) as usize
     }
 
-    /// True so many times in a hundred.
+    /// True this many times in a hundred.
     pub(crate) fn chance(&mut self, percent: u64) -> bool {
         self.0.below(100) < percent
     }
@@ -33,7 +33,7 @@ impl Dice {
         self.nanos_of(12)
     }
 
-    /// From a nanosecond to one of so many digits, every size as likely.
+    /// From a nanosecond to one of this many digits, every size as likely.
     pub(crate) fn nanos_of(&mut self, digits: usize) -> u64 {
         let size = self.below(digits) as u32;
         1 + self.0.below(3 * 10_u64.pow(size))

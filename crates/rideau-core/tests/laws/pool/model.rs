@@ -23,7 +23,7 @@ pub(crate) enum Doing {
     /// As before, and it has to go.
     Over,
     Idle(Instant),
-    Shelf(Instant),
+    Cached(Instant),
     Held,
     Checking(Instant),
     Stopping(Instant),
@@ -147,7 +147,7 @@ impl Model {
     }
 
     pub(crate) fn held(&self) -> usize {
-        self.count(|doing| matches!(doing, Doing::Held | Doing::Shelf(_)))
+        self.count(|doing| matches!(doing, Doing::Held | Doing::Cached(_)))
     }
 
     pub(crate) fn waits(&self) -> usize {
@@ -199,7 +199,7 @@ impl Model {
             }
             Effect::Shed { reply, refusal } => self.shed(reply.0, *refusal),
             Effect::Forget(reply) => {
-                assert!(reply.1.get(), "nobody is forgotten who is there");
+                assert!(reply.1.get(), "no ask is forgotten who is there");
                 self.leave(reply.0);
             }
             Effect::Start { slot, id } => self.start(*slot, *id),
@@ -259,7 +259,7 @@ impl Model {
                 return line.remove(at);
             }
         }
-        panic!("only who waits is answered")
+        panic!("only a waiting take is answered")
     }
 
     /// A member is handed out.
@@ -441,7 +441,7 @@ impl Model {
         if self.mode == Mode::Running && self.waits() > 0 {
             assert!(self.waits() <= self.checking() || self.idle() == 0);
             let is_fresh = |doing| matches!(doing, Doing::Idle(since) if !self.is_stale(since));
-            assert_eq!(self.count(is_fresh), 0, "nobody waits for what is there");
+            assert_eq!(self.count(is_fresh), 0, "no ask waits for what is free");
         }
         if self.options.valve.is_none() {
             self.check_growth(circuit, next);

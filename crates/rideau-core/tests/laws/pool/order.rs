@@ -32,7 +32,7 @@ struct Run {
     waiting: Vec<Waiter>,
     held: Vec<u32>,
     last_name: u64,
-    /// So many were served after a wait.
+    /// This many were served after a wait.
     served: usize,
 }
 
@@ -153,7 +153,8 @@ impl Run {
 
     fn leave(&mut self, name: Name) -> Waiter {
         let at = self.waiting.iter().position(|it| it.name == name);
-        self.waiting.remove(at.expect("only who waits is answered"))
+        self.waiting
+            .remove(at.expect("only a waiting take is answered"))
     }
 
     /// A take that came at `sent` has a member, and every take that waited by

@@ -23,9 +23,9 @@ pub(crate) struct Run {
     next: Option<Instant>,
     tickets: Vec<Ticket>,
     last_name: u64,
-    /// So many starts and checks in a hundred go well.
+    /// This many starts and checks in a hundred go well.
     health: u64,
-    /// So many digits have the nanoseconds between two inputs.
+    /// This many digits have the nanoseconds between two inputs.
     pace: usize,
     /// Some members are taken without asking.
     has_shelf: bool,
@@ -136,7 +136,7 @@ impl Run {
     }
 
     fn is_at_rest(&self) -> bool {
-        let busy = |doing| !matches!(doing, Doing::Idle(_) | Doing::Shelf(_));
+        let busy = |doing| !matches!(doing, Doing::Idle(_) | Doing::Cached(_));
         let options = &self.model.options;
         let least = match self.model.is_closing() {
             true => 0,
@@ -156,7 +156,7 @@ impl Run {
             }
             match self.model.at(slot).doing {
                 Doing::Held => self.release(slot, Use::Fine),
-                Doing::Idle(_) | Doing::Shelf(_) => continue,
+                Doing::Idle(_) | Doing::Cached(_) => continue,
                 _ => self.tell_of(slot),
             }
             has_worked = true;
@@ -192,7 +192,7 @@ impl Run {
     fn drain(&mut self) {
         self.model.now = self.now;
         for member in &mut self.model.members {
-            if let Doing::Shelf(since) = member.doing {
+            if let Doing::Cached(since) = member.doing {
                 self.pool.recall(member.slot, since);
                 member.doing = Doing::Idle(since);
             }
@@ -238,7 +238,7 @@ impl Run {
             };
             assert!(last <= since, "the newest comes last");
             last = since;
-            member.doing = Doing::Shelf(since);
+            member.doing = Doing::Cached(since);
         }
         assert_eq!(self.pool.counts().held, self.model.held());
         let (kept, lent) = (self.model.idle(), self.model.held());
@@ -623,17 +623,17 @@ impl Run {
     /// A holder takes a lent member without an ask.
     fn use_shelf(&mut self) {
         self.model.now = self.now;
-        let lies = |doing| matches!(doing, Doing::Shelf(_));
+        let lies = |doing| matches!(doing, Doing::Cached(_));
         let Some(slot) = self.pick(lies) else {
             return;
         };
-        let Doing::Shelf(since) = self.model.at(slot).doing else {
+        let Doing::Cached(since) = self.model.at(slot).doing else {
             unreachable!("it lies there");
         };
         if self.model.is_stale(since) || self.model.at(slot).until <= self.now {
             return;
         }
-        self.tell(|| format!("take {slot} from the shelf"));
+        self.tell(|| format!("take {slot} from the idle cache"));
         let member = self.model.at(slot);
         assert!(!member.is_bad);
         (member.doing, member.uses) = (Doing::Held, member.uses + 1);
@@ -647,8 +647,8 @@ impl Run {
         let member = self.model.at(slot);
         let is_used_up = uses_max.is_some_and(|most| member.uses >= most);
         if may_lend && !is_used_up && !member.is_bad && member.until > now {
-            member.doing = Doing::Shelf(now);
-            self.tell(|| format!("release {slot} to the shelf"));
+            member.doing = Doing::Cached(now);
+            self.tell(|| format!("release {slot} to the idle cache"));
         }
     }
 }

@@ -22,7 +22,7 @@ pub(crate) struct Step {
 #[derive(Clone, Debug)]
 pub(crate) enum Pause {
     Span(u64),
-    /// To so many nanoseconds before the deadline.
+    /// To this many nanoseconds before the deadline.
     ToDeadline(u64),
 }
 

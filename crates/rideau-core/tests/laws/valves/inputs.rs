@@ -16,7 +16,7 @@ pub(crate) struct Step {
 #[derive(Clone, Debug)]
 pub(crate) enum Pause {
     Span(u64),
-    /// To so many nanoseconds before the valve opens.
+    /// To this many nanoseconds before the valve opens.
     ToOpening(u64),
 }
 

@@ -50,15 +50,15 @@ fn a_pool_that_goes_by_worth_starts_as_many_as_the_simulation() {
 #[test]
 fn apps_start_as_many_as_the_simulation() {
     for trace in &TRACES {
-        let (mut pool, mut house) = (Pool::new(), House::new());
+        let (mut pool, mut real) = (Pool::new(), RealPool::new());
         let requests = trace.requests(5_000, 2);
         let simulated = requests.iter().filter(|request| pool.ask(request)).count();
-        requests.iter().for_each(|request| house.ask(request));
+        requests.iter().for_each(|request| real.ask(request));
         assert!(
-            is_near(house.starts, simulated),
+            is_near(real.starts, simulated),
             "{}: {} and not {simulated}",
             trace.name,
-            house.starts
+            real.starts
         );
     }
 }
@@ -69,7 +69,7 @@ fn is_near(starts: usize, simulated: usize) -> bool {
 }
 
 /// Apps whose processes start, answer and end in no time.
-struct House {
+struct RealPool {
     apps: Apps<Client>,
     starts: usize,
 }
@@ -79,7 +79,7 @@ struct Client;
 
 impl Reply for Client {}
 
-impl House {
+impl RealPool {
     fn new() -> Self {
         let limits = Limits {
             max: MAX,

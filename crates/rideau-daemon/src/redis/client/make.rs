@@ -44,7 +44,7 @@ impl Client {
             is_proven: false,
             generation: daemon.settings.generation(),
             config: daemon.config.load_full(),
-            rules: Arc::clone(&daemon.places.load().rules),
+            rules: Arc::clone(&daemon.catalog.load().rules),
             pool: Weak::new(),
             broker: Weak::new(),
             waker: Waker::noop().clone(),

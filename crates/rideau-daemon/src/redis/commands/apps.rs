@@ -27,7 +27,7 @@ pub(super) const TABLE: &[About] = &[
         "get",
         Subject::Name,
         "app [WAIT ms] [ASYNC] [ID nonce] [NOTE text]",
-        "Have a place in a process of an app, for other fronts",
+        "Take a place in a process of an app, for another front",
         get,
     ),
     about(
@@ -81,7 +81,7 @@ pub(super) const TABLE: &[About] = &[
         "app",
         Subject::Name,
         "app",
-        "Start one process more",
+        "Start one more process",
         spawn,
     ),
     about(
@@ -108,7 +108,7 @@ pub(super) const TABLE: &[About] = &[
         "app",
         Subject::Nothing,
         "pid",
-        "Have a process finish what it serves, and go",
+        "Have a process finish what it serves, and end",
         detach,
     ),
     about(
@@ -147,7 +147,7 @@ pub(super) fn get(client: &mut Client, request: Request<'_>) -> Result<Next, Com
         at_once: wait.is_zero(),
         ..Wanted::default()
     };
-    let sees_output = super::look::sight(client).sees_output("app", name);
+    let sees_output = super::look::viewer(client).sees_output("app", name);
     let (daemon, name) = (Arc::clone(&client.daemon), name.to_owned());
     let answer = async move {
         let since = Instant::now();
@@ -294,14 +294,15 @@ fn to_process(
     arguments.end(command)?;
     let found = client.daemon.apps.process(number);
     // A user that may not use an app does not learn which processes it has.
-    let found = found.filter(|(_, app)| super::look::sight(client).sees("app", &app.name));
+    let found = found.filter(|(_, app)| super::look::viewer(client).sees("app", &app.name));
     let Some((process, app)) = found else {
-        let help = "SHOW PROCESSES lists those there are.";
+        let help = "SHOW PROCESSES lists them.";
         return Err(CommandError::no_such("process", number, help));
     };
     if !act(&client.daemon, process) {
         return Err(CommandError(format!(
-            "ERR process {number} is not in a state for {command}: SHOW PROCESSES says in which."
+            "ERR {command} is not possible in the state of process {number}: SHOW PROCESSES shows \
+             it."
         )));
     }
     let text = format!("{command} of process {number}");
@@ -317,7 +318,7 @@ pub(super) fn list(client: &mut Client, request: Request<'_>) -> Result<Next, Co
     let wanted = tables::TableQuery {
         name: None,
         page,
-        sight: super::look::sight(client),
+        viewer: super::look::viewer(client),
     };
     let table = tables::table(&client.daemon, TableKind::Apps, &wanted).paged_by("APP.LS");
     table.write(&mut client.reply());
@@ -337,7 +338,7 @@ pub(super) fn stat(client: &mut Client, request: Request<'_>) -> Result<Next, Co
             let wanted = tables::TableQuery {
                 name: Some(&app.name),
                 page,
-                sight: super::look::sight(client),
+                viewer: super::look::viewer(client),
             };
             let table = tables::table(&daemon, TableKind::Processes, &wanted);
             let table = table.paged_by(&format!("APP.STAT {}", app.name));
@@ -381,7 +382,7 @@ pub(super) fn log(client: &mut Client, request: Request<'_>) -> Result<Next, Com
 fn find(client: &Client, name: &str) -> Result<Arc<App>, CommandError> {
     super::may_use(client, "app", name)?;
     client.daemon.apps.find(name).ok_or_else(|| {
-        let help = "APP.LS lists those there are; [app.NAME] in the config adds one.";
+        let help = "APP.LS lists them; [app.NAME] in the config adds one.";
         CommandError::no_such("app", name, help)
     })
 }

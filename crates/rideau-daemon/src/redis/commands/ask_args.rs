@@ -1,4 +1,4 @@
-//! What all acquiring commands can say besides what they want.
+//! Options that all acquiring commands share.
 
 use std::time::Duration;
 
@@ -36,12 +36,12 @@ impl AskArgs {
             }
             b"ASYNC" => self.is_async = true,
             b"ID" => {
-                let nonce = arguments.word("ID", "your own name of the ask")?;
+                let nonce = arguments.word("ID", "a name that you choose for the ask")?;
                 client.check_label(Label::AskId, nonce)?;
                 self.nonce = Some(nonce.into());
             }
             b"NOTE" => {
-                let note = arguments.text("NOTE", "a few words")?;
+                let note = arguments.text("NOTE", "a short text")?;
                 client.check_label(Label::Note, note.as_bytes())?;
                 self.note = Some(note.into());
             }

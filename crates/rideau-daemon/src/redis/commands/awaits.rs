@@ -34,7 +34,7 @@ pub(super) const AWAIT_END: About = about(
     wait_end,
 );
 
-/// What there is to tell of an ask.
+/// The state of an ask that is awaited.
 enum Awaited {
     Waits(Arc<Later>),
     Told(Outcome),
@@ -69,7 +69,7 @@ fn wait_end(client: &mut Client, request: Request<'_>) -> Result<Next, CommandEr
     let (word, ticket, limit) = wait_words(client, request, "AWAIT.END")?;
     if ticket.kind != TicketKind::Match {
         return Err(CommandError(format!(
-            "WRONGTYPE {} is no match: AWAIT gives the answer of an ASYNC ask, and RELEASE ends \
+            "WRONGTYPE {} is not a match: AWAIT gives the answer of an ASYNC ask, and RELEASE ends \
              what is held.",
             Quoted(word)
         )));
@@ -81,7 +81,7 @@ fn wait_end(client: &mut Client, request: Request<'_>) -> Result<Next, CommandEr
         .look(ticket, client.scope(), found);
     let Some(mail) = mail.map_err(|gone| tickets::gone_text(word, gone))? else {
         return Err(CommandError(format!(
-            "NOTHELD {} is no match yet: AWAIT it, or CANCEL it.",
+            "NOTHELD {} is not a match yet: AWAIT it, or CANCEL it.",
             Quoted(word)
         )));
     };

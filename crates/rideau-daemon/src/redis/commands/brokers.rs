@@ -17,7 +17,7 @@ use crate::state::grant::Grant;
 use crate::state::matches::{HeldMatch, Mailbox, Party};
 use crate::state::ticket::TicketKind;
 
-/// What `ASK` and `OFFER` say.
+/// The arguments of `ASK` and `OFFER`.
 struct Words<'a> {
     name: &'a str,
     value: &'a [u8],
@@ -215,8 +215,8 @@ fn no(daemon: &Daemon, place: &NamedBroker, refusal: &rideau::Refusal) -> Outcom
 
 /// A broker of a group, chosen for an ask or offer that comes to this side.
 fn one_of(client: &Client, name: &str, side: Side) -> Result<Arc<NamedBroker>, CommandError> {
-    let places = client.daemon.places.load();
-    let chosen = places.groups.get(name);
+    let catalog = client.daemon.catalog.load();
+    let chosen = catalog.groups.get(name);
     chosen
         .and_then(|group| group.brokers.choose(side))
         .ok_or_else(|| {
@@ -241,12 +241,12 @@ fn known_broker(client: &mut Client, name: &str) -> Result<Arc<NamedBroker>, Com
 }
 
 fn broker(client: &Client, name: &str) -> Result<Arc<NamedBroker>, CommandError> {
-    let places = client.daemon.places.load();
-    places.brokers.get(name).cloned().ok_or_else(|| {
+    let catalog = client.daemon.catalog.load();
+    catalog.brokers.get(name).cloned().ok_or_else(|| {
         CommandError::no_such(
             "broker",
             name,
-            "SHOW BROKERS lists those there are; add [broker] to the config for more.",
+            "SHOW BROKERS lists them; add [broker] to the config for more.",
         )
     })
 }
@@ -274,7 +274,7 @@ pub(super) fn done(client: &mut Client, request: Request<'_>) -> Result<Next, Co
     let ticket = tickets::parse(word)?;
     if ticket.kind != TicketKind::Match {
         return Err(CommandError(format!(
-            "WRONGTYPE {} is no match: end it with RELEASE.",
+            "WRONGTYPE {} is not a match: end it with RELEASE.",
             Quoted(word)
         )));
     }

@@ -69,14 +69,14 @@ pub(super) fn hello(client: &mut Client, request: Request<'_>) -> Result<Next, C
             }
         };
     }
-    let mut who = None;
+    let mut login = None;
     while let Some(option) = arguments.next() {
         match Upper::of(option).as_bytes() {
             b"AUTH" => {
                 let user = arguments.word("AUTH", "a user")?;
                 client.check_label(Label::User, user)?;
                 let password = arguments.word("AUTH", "a password")?;
-                who = Some((user.to_vec(), password.to_vec()));
+                login = Some((user.to_vec(), password.to_vec()));
             }
             b"SETNAME" => set_name(client, arguments.word("SETNAME", "a name")?)?,
             _ => return Err(Mistake::unknown("HELLO", option).into()),
@@ -87,7 +87,7 @@ pub(super) fn hello(client: &mut Client, request: Request<'_>) -> Result<Next, C
         greet(client);
         super::follow_watch(client);
     };
-    match who {
+    match login {
         None if login::is_needed(client) => Err(CommandError(
             "NOAUTH authentication required: send HELLO 3 AUTH user password.".into(),
         )),
@@ -263,9 +263,9 @@ fn kill(client: &mut Client, mut arguments: Arguments<'_>) -> Result<Next, Comma
         .and_then(|id| id.parse().ok());
     let id: u64 =
         id.ok_or_else(|| Mistake::wrong("CLIENT KILL", "the id of a connection", word))?;
-    let sight = super::look::sight(client);
+    let viewer = super::look::viewer(client);
     let found = client.daemon.clients.find(id);
-    let found = found.filter(|card| sight.sees_holder(&card.card.lock()));
+    let found = found.filter(|card| viewer.sees_holder(&card.card.lock()));
     if let Some(card) = &found {
         card.outbox.kill();
         let by = client.user_name().to_owned();
@@ -292,13 +292,13 @@ fn list(client: &mut Client, mut arguments: Arguments<'_>) -> Result<Next, Comma
             None => return Err(Mistake::unknown("CLIENT LIST", word).into()),
         }
     }
-    let see = move |viewer: &OwnedViewer| {
-        let mut all = viewer.daemon.clients.all();
-        let sight = viewer.sight();
-        all.retain(|card| sight.sees_holder(&card.card.lock()));
+    let see = move |owned: &OwnedViewer| {
+        let mut all = owned.daemon.clients.all();
+        let viewer = owned.viewer();
+        all.retain(|card| viewer.sees_holder(&card.card.lock()));
         all.retain(|card| wanted.iter().all(|filter| filter.keeps(card)));
         let key = |card: &Arc<ClientCard>| card.id.into();
-        let line = |card: &Arc<ClientCard>| line(&viewer.daemon, card) + "\n";
+        let line = |card: &Arc<ClientCard>| line(&owned.daemon, card) + "\n";
         let (all, more) = page.cut(all, key, |card| line(card).len());
         let mut text: String = all.iter().map(line).collect();
         if let Some(More { count, from }) = more {
@@ -331,7 +331,7 @@ impl Filter {
         Ok(Some(match word {
             b"ID" => {
                 let mut ids = vec![arguments.number("ID", "a connection", 0..=u64::MAX)?];
-                // As many as follow; the next word may be another option.
+                // All that follow; the next word may be another option.
                 while arguments.clone().number("ID", "", 0..=u64::MAX).is_ok() {
                     ids.push(arguments.number("ID", "a connection", 0..=u64::MAX)?);
                 }
@@ -441,7 +441,7 @@ pub(super) fn command(client: &mut Client, request: Request<'_>) -> Result<Next,
             // An answer is many times as long as a name.
             if names.len() > ALL.len() {
                 return Err(CommandError(format!(
-                    "ERR COMMAND INFO wants {} names at most, as many as there are.",
+                    "ERR COMMAND INFO takes at most {} names, the number of commands.",
                     ALL.len()
                 )));
             }
@@ -472,7 +472,7 @@ pub(super) fn command(client: &mut Client, request: Request<'_>) -> Result<Next,
         }
         Some(_) => {
             return Err(CommandError(
-                "ERR COMMAND wants nothing, COUNT, LIST, INFO, DOCS or GETKEYS.".into(),
+                "ERR COMMAND takes nothing, COUNT, LIST, INFO, DOCS or GETKEYS.".into(),
             ));
         }
     }

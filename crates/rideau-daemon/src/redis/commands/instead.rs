@@ -25,10 +25,10 @@ const NOTHING: &str = "no values are stored here, so there is nothing to save, c
 pub(super) const ALONE: &str = "this is one server, without a cluster or replicas: connect as to \
                                 a single Redis server.";
 const STOP: &str = "send the server SIGTERM to stop it: holders may finish first.";
-const INSIGHT: &str = "SHOW lists what there is, EXPLAIN says why something waits, and INFO and \
+const INSIGHT: &str = "SHOW lists everything, EXPLAIN says why something waits, and INFO and \
                        /metrics have the numbers.";
 
-/// What does the same as commands of Redis, by their names.
+/// Our commands to use instead of those of Redis, by their names.
 const TABLE: &[(&[&str], &str)] = &[
     (
         &[
@@ -197,7 +197,7 @@ const TABLE: &[(&[&str], &str)] = &[
     ),
 ];
 
-/// What there is here instead of a command of Redis.
+/// The sentence that says what to use instead of a command of Redis.
 pub(super) fn of(name: &[u8]) -> Option<&'static str> {
     let upper = Upper::of(name);
     let is_it = |known: &str| known.as_bytes() == upper.as_bytes();

@@ -21,7 +21,7 @@ pub(super) const SURE: About = about(
     "held",
     Subject::Nothing,
     "",
-    "For how many milliseconds this holder may rely on what nodes share",
+    "For how many milliseconds this holder may rely on shared locks and values",
     sure,
 );
 
@@ -36,7 +36,7 @@ pub(super) fn release(client: &mut Client, request: Request<'_>) -> Result<Next,
     };
     if ticket.kind == TicketKind::Session {
         return Err(CommandError(format!(
-            "WRONGTYPE {} is a session, and no grant: SESSION CLOSE ends it.",
+            "WRONGTYPE {} is a session, not a grant: SESSION CLOSE ends it.",
             Quoted(word)
         )));
     }
@@ -120,8 +120,8 @@ pub(super) fn cancel(client: &mut Client, request: Request<'_>) -> Result<Next, 
 pub(super) fn held(client: &mut Client, request: Request<'_>) -> Result<Next, CommandError> {
     let page = page::options(client, "HELD", &mut request.arguments())?;
     let owner = client.owner();
-    let see = move |viewer: &OwnedViewer| {
-        let mut rows = viewer.daemon.lease_table.rows(owner);
+    let see = move |owned: &OwnedViewer| {
+        let mut rows = owned.daemon.lease_table.rows(owner);
         // The newest first, as they are listed.
         let key = |row: &LeaseRow| u128::MAX - row.key();
         rows.sort_by_key(key);

@@ -22,7 +22,7 @@ use crate::state::grant::Grant;
 use crate::state::ticket::TicketKind;
 use crate::view::tables::{More, Page};
 
-/// What `LOCK` says.
+/// The arguments of `LOCK`.
 struct Words<'a> {
     key: &'a [u8],
     per: Option<u64>,
@@ -33,7 +33,7 @@ struct Words<'a> {
 /// More units or buckets than any client needs.
 const MOST: u64 = 1 << 40;
 
-/// What a request says besides the key if it says nothing else.
+/// The options of a request with only a key.
 static NOTHING: AskArgs = AskArgs {
     wait: None,
     cap: None,
@@ -237,19 +237,17 @@ fn too_many_keys(client: &Client, place: &RulePlace) -> CommandError {
     } = &place.rule;
     if at.is_some_and(|at| daemon.lock_keys_of(at) >= *keys_max) {
         return CommandError(format!(
-            "BUSY {keys_max} keys of {pattern:?} are held or waited for, as many as \
-             lock.{pattern:?}.keys_max allows: release some, or raise the limit."
+            "BUSY lock.{pattern:?}.keys_max ({keys_max}) reached: release some keys or raise it."
         ));
     }
     let most = daemon.config.load().limits.keys_max;
     CommandError(format!(
-        "BUSY {most} keys are held or waited for, as many as limits.keys_max allows: release \
-         some, or raise the limit."
+        "BUSY limits.keys_max ({most}) reached: release some keys or raise it."
     ))
 }
 
 impl Words<'_> {
-    /// What stands behind the key.
+    /// Parses the arguments after the key.
     fn parse(
         &mut self,
         client: &Client,
@@ -286,7 +284,7 @@ pub(super) fn unlock(client: &mut Client, request: Request<'_>) -> Result<Next, 
         return Err(not_held(client, key));
     };
     let gone = client.daemon.release(ticket, None, EndReason::Released);
-    debug_assert!(gone.is_ok(), "nobody else ends what this holder holds");
+    debug_assert!(gone.is_ok(), "only this call ends what this holder holds");
     client.reply().simple("OK");
     Ok(Next::Done)
 }
@@ -309,14 +307,14 @@ fn not_held(client: &Client, key: &[u8]) -> CommandError {
     };
     let Some(other) = other else {
         return CommandError(format!(
-            "NOTHELD {own} has no unit of {quoted}, it was given back or never had: HELD shows \
-             what there is."
+            "NOTHELD {own} has no unit of {quoted}: it was released or never granted. HELD shows \
+             what is held."
         ));
     };
-    let sight = super::look::sight(client);
+    let viewer = super::look::viewer(client);
     let holder = match (&other.session, other.connection) {
         (Some(_), _) => "a session".to_owned(),
-        (None, Some(id)) if sight.sees_holder(&other) => {
+        (None, Some(id)) if viewer.sees_holder(&other) => {
             format!("connection {id} ({})", other.name.lock())
         }
         (None, _) => "another connection".to_owned(),
@@ -365,11 +363,11 @@ pub(super) fn list(client: &mut Client, request: Request<'_>) -> Result<Next, Co
         count,
         ..page::usual(client)
     };
-    let see = move |viewer: &OwnedViewer| {
-        let mut all = viewer.daemon.all_locks_held();
-        let sight = viewer.sight();
+    let see = move |owned: &OwnedViewer| {
+        let mut all = owned.daemon.all_locks_held();
+        let viewer = owned.viewer();
         all.retain(|(key, _)| key.starts_with(&prefix) && *key > cursor);
-        all.retain(|(key, _)| sight.sees("lock", &String::from_utf8_lossy(key)));
+        all.retain(|(key, _)| viewer.sees("lock", &String::from_utf8_lossy(key)));
         all.sort_unstable();
         // The place of a key is good for one answer; its name is for the next.
         let all: Vec<_> = (1..).zip(all).take(count).collect();

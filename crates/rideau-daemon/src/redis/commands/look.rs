@@ -14,8 +14,8 @@ use crate::view::explain::{self, Explained};
 use crate::view::report;
 use crate::view::tables::{self, Page, TableKind, TableQuery};
 
-/// What this client sees.
-pub(super) fn sight(client: &Client) -> Viewer<'_> {
+/// The viewer of this client.
+pub(super) fn viewer(client: &Client) -> Viewer<'_> {
     Viewer::of(client.user.as_deref())
 }
 
@@ -48,9 +48,9 @@ pub(super) fn show(client: &mut Client, request: Request<'_>) -> Result<Next, Co
     if what == TableKind::Processes {
         return Ok(processes(client, name, page));
     }
-    let see = move |viewer: &OwnedViewer| {
-        let (name, sight) = (name.as_deref(), viewer.sight());
-        tables::table(&viewer.daemon, what, &TableQuery { name, page, sight })
+    let see = move |owned: &OwnedViewer| {
+        let (name, viewer) = (name.as_deref(), owned.viewer());
+        tables::table(&owned.daemon, what, &TableQuery { name, page, viewer })
     };
     see_and_tell(client, "SHOW", see, |client, table| {
         table.write(&mut client.reply());
@@ -58,14 +58,14 @@ pub(super) fn show(client: &mut Client, request: Request<'_>) -> Result<Next, Co
     })
 }
 
-/// What a client sees by, wherever that is done.
+/// A viewer that can be sent to another thread.
 pub(super) struct OwnedViewer {
     pub(super) daemon: Arc<Daemon>,
     user: Option<Arc<User>>,
 }
 
 impl OwnedViewer {
-    pub(super) fn sight(&self) -> Viewer<'_> {
+    pub(super) fn viewer(&self) -> Viewer<'_> {
         Viewer::of(self.user.as_deref())
     }
 }
@@ -78,17 +78,17 @@ pub(super) fn see_and_tell<T: Send + 'static>(
     see: impl FnOnce(&OwnedViewer) -> T + Send + 'static,
     tell: impl FnOnce(&mut Client, T) -> Result<(), CommandError> + Send + 'static,
 ) -> Result<Next, CommandError> {
-    let viewer = OwnedViewer {
+    let owned = OwnedViewer {
         daemon: Arc::clone(&client.daemon),
         user: client.user.clone(),
     };
-    if !has_many(&viewer.daemon) {
-        tell(client, see(&viewer))?;
+    if !has_many(&owned.daemon) {
+        tell(client, see(&owned))?;
         return Ok(Next::Done);
     }
     let user = client.user.clone();
     let answer = async move {
-        let seen = match panics::away(move || see(&viewer)).await {
+        let seen = match panics::away(move || see(&owned)).await {
             Ok(seen) => seen,
             Err(panicked) => return answer_panic(panicked),
         };
@@ -126,7 +126,7 @@ fn processes(client: &Client, name: Option<String>, page: Page) -> Next {
             let wanted = TableQuery {
                 name: name.as_deref(),
                 page,
-                sight: sight(client),
+                viewer: viewer(client),
             };
             let table = tables::table(&daemon, TableKind::Processes, &wanted);
             table.write(&mut client.reply());
@@ -146,10 +146,10 @@ pub(super) fn explain(client: &mut Client, request: Request<'_>) -> Result<Next,
     }
     arguments.end("EXPLAIN")?;
     let word = word.to_owned();
-    let see = move |viewer: &OwnedViewer| {
-        let explained = explain::explain(&viewer.daemon, &word, viewer.sight());
+    let see = move |owned: &OwnedViewer| {
+        let explained = explain::explain(&owned.daemon, &word, owned.viewer());
         explained.ok_or_else(|| {
-            let help = "it is no ticket, d- id, pool, broker, regulator, range, value, key or \
+            let help = "it is not a ticket, d- id, pool, broker, regulator, range, value, key or \
                         connection that you may see; SHOW lists them.";
             CommandError::no_such("thing", &word, help)
         })
@@ -177,25 +177,25 @@ fn tell_explained(client: &mut Client, explained: &Explained, is_json: bool) {
 
 pub(super) fn info(client: &mut Client, request: Request<'_>) -> Result<Next, CommandError> {
     let words: Vec<Vec<u8>> = request.arguments().map(<[u8]>::to_vec).collect();
-    let see = move |viewer: &OwnedViewer| report(viewer, &words);
+    let see = move |owned: &OwnedViewer| report(owned, &words);
     see_and_tell(client, "INFO", see, |client, text| {
         client.reply().verbatim(&text?);
         Ok(())
     })
 }
 
-fn report(viewer: &OwnedViewer, words: &[Vec<u8>]) -> Result<String, CommandError> {
+fn report(owned: &OwnedViewer, words: &[Vec<u8>]) -> Result<String, CommandError> {
     let mut text = String::new();
     for word in words {
         let name = String::from_utf8_lossy(word).to_lowercase();
         if ["all", "default", "everything"].contains(&name.as_str()) {
-            text = report::all(&viewer.daemon, viewer.sight());
+            text = report::all(&owned.daemon, owned.viewer());
             continue;
         }
         if report::ABSENT.contains(&name.as_str()) {
             continue;
         }
-        let Some(section) = report::section(&viewer.daemon, &name, viewer.sight()) else {
+        let Some(section) = report::section(&owned.daemon, &name, owned.viewer()) else {
             return Err(CommandError(format!(
                 "ERR INFO has no section {}: it has {}.",
                 Quoted(word),
@@ -208,7 +208,7 @@ fn report(viewer: &OwnedViewer, words: &[Vec<u8>]) -> Result<String, CommandErro
         text.push_str(&section);
     }
     if words.is_empty() {
-        text = report::all(&viewer.daemon, viewer.sight());
+        text = report::all(&owned.daemon, owned.viewer());
     }
     Ok(text)
 }

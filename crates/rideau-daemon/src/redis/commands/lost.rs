@@ -20,7 +20,7 @@ const TOLD: &[&str] = &[
     "POOL.OFFER",
 ];
 
-/// What the client's holder has lost since it was last told, once.
+/// Reports the leases that the client's holder has lost since it was last told.
 #[cold]
 pub(super) fn tell(client: &Client, about: &About) -> Result<(), CommandError> {
     if !TOLD.contains(&about.name) {

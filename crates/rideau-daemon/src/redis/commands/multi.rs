@@ -105,8 +105,8 @@ fn exec(client: &mut Client, request: Request<'_>) -> Result<Next, CommandError>
     }
     if !transaction.is_of(client.user_name()) {
         return Err(CommandError(
-            "EXECABORT Transaction discarded because this connection is another user by now: \
-             none of its commands was executed."
+            "EXECABORT Transaction discarded because this connection has logged in as another user \
+             meanwhile: none of its commands was executed."
                 .into(),
         ));
     }
@@ -196,16 +196,16 @@ fn add(client: &mut Client, request: Request<'_>) -> Result<(), CommandError> {
     added.map_err(|too_long| {
         CommandError(match too_long {
             TooLong::Commands => format!(
-                "BUSY {QUEUED_MAX} commands are queued, as many as one MULTI may have: EXEC \
+                "BUSY {QUEUED_MAX} commands are queued, the most that one MULTI may have: EXEC \
                  fewer at a time, or send them without MULTI."
             ),
             TooLong::Bytes => format!(
-                "BUSY the commands behind one MULTI may have {bytes_max} bytes, as \
-                 limits.frame_max says: EXEC fewer at a time, or raise the limit."
+                "BUSY limits.frame_max ({bytes_max} bytes) reached by the commands behind this \
+                 MULTI: EXEC fewer at a time or raise it."
             ),
             TooLong::Shared(max) => format!(
-                "BUSY {max} bytes of commands are half sent, as many as limits.input_max allows: \
-                 send them again later, or raise the limit."
+                "BUSY limits.input_max ({max} bytes) reached by commands that are not complete: \
+                 send them again later or raise it."
             ),
         })
     })

@@ -1,4 +1,4 @@
-//! What a command needs of the user that sends it.
+//! The rights that a command needs.
 
 use std::sync::atomic::Ordering;
 
@@ -14,7 +14,7 @@ pub(super) fn may_run(client: &Client, name: &str) -> Result<(), CommandError> {
     may.map_err(CommandError)
 }
 
-/// What the last command of a client needs of its user.
+/// The rights that the last command of a client needs.
 pub(super) fn needs(client: &Client) -> Needs {
     let last = client.card.last.load(Ordering::Relaxed);
     ALL.get(last).map_or_else(Needs::default, About::needs)

@@ -16,7 +16,7 @@ pub(super) const TABLE: &[About] = &[
         "config",
         Subject::Nothing,
         "node",
-        "Have a node of the cluster give away what it owns, until NODE.UNDRAIN",
+        "Have a node of the cluster give away its partitions, until NODE.UNDRAIN",
         drain,
     ),
     about(
@@ -36,7 +36,7 @@ fn drain(client: &mut Client, request: Request<'_>) -> Result<Next, CommandError
     let owners = &table.owners;
     if !owners.nodes().contains_key(&name) {
         let text = format!(
-            "ERR no node {} lives: SHOW NODES lists those that do.",
+            "ERR there is no live node {}: SHOW NODES lists them.",
             Quoted(name.as_bytes())
         );
         return Err(CommandError(text));
@@ -44,7 +44,7 @@ fn drain(client: &mut Client, request: Request<'_>) -> Result<Next, CommandError
     let mut others = owners.nodes().keys().filter(|other| **other != name);
     if !others.any(|other| !owners.is_draining(other)) {
         let text = format!(
-            "ERR node {name} is the last that may own something: add another node, or let one \
+            "ERR node {name} is the last one that may own partitions: add another node, or let one \
              own its share again with NODE.UNDRAIN."
         );
         return Err(CommandError(text));
@@ -66,7 +66,7 @@ fn named(
     let mut arguments = request.arguments();
     let name = arguments.text(command, "a node")?.to_owned();
     arguments.end(command)?;
-    let none = || CommandError("ERR this server is no node of a cluster.".into());
+    let none = || CommandError("ERR this server is not a node of a cluster.".into());
     let cluster = client.daemon.cluster.clone().ok_or_else(none)?;
     Ok((cluster, name))
 }
@@ -80,8 +80,8 @@ fn set(client: &Client, cluster: Arc<Cluster>, name: String, is_draining: bool) 
         let finish: OnReady = match done {
             Ok(()) => {
                 let text = match is_draining {
-                    true => "the node is to give away what it owns",
-                    false => "the node may own its share again",
+                    true => "the node was told to give away what it owns",
+                    false => "the node was told to own its share again",
                 };
                 daemon.events.add("node", &name, text.into(), Some(&by));
                 Box::new(|client: &mut Client| {
@@ -89,7 +89,7 @@ fn set(client: &Client, cluster: Arc<Cluster>, name: String, is_draining: bool) 
                 })
             }
             Err(error) => Box::new(move |client: &mut Client| {
-                let text = format!("UNKNOWN etcd did not do it, or did not say so: {error}");
+                let text = format!("UNKNOWN etcd did not confirm the change: {error}");
                 client.reply().error(text);
             }),
         };

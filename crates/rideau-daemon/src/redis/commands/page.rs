@@ -16,7 +16,7 @@ pub(super) fn all(client: &Client) -> Page {
     }
 }
 
-/// As many as are usual.
+/// The default page.
 pub(super) fn usual(client: &Client) -> Page {
     Page {
         bytes_max: client.config.limits.output_max as usize,
@@ -36,7 +36,7 @@ pub(super) fn option(
             page.is_counted = page.from == 0;
         }
         b"FROM" => {
-            let wants = "what the page before ended with";
+            let wants = "the cursor of the page before";
             let word = arguments.word("FROM", wants)?;
             let from = std::str::from_utf8(word).ok();
             let from = from.and_then(|from| from.parse().ok());

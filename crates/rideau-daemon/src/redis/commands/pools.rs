@@ -40,10 +40,10 @@ impl Target {
         match self {
             Self::Pool(pool) => pool.has_new_value(),
             Self::Group(group) => {
-                let places = client.daemon.places.load();
+                let catalog = client.daemon.catalog.load();
                 let mut names = group.config.pools.iter();
                 names.any(|name| {
-                    let pool = places.pools.get(name);
+                    let pool = catalog.pools.get(name);
                     pool.is_some_and(|pool| pool.has_new_value())
                 })
             }
@@ -94,7 +94,7 @@ pub(super) fn take(client: &mut Client, request: Request<'_>) -> Result<Next, Co
             }
             if tail.is_async {
                 let daemon = Arc::clone(&client.daemon);
-                let sees_output = super::look::sight(client).sees_output("pool", name);
+                let sees_output = super::look::viewer(client).sees_output("pool", name);
                 let answer = async move {
                     let taken = taking.await;
                     answer(&daemon, &pool.name, Some(&pool), taken, &note, sees_output)
@@ -116,7 +116,7 @@ pub(super) fn take(client: &mut Client, request: Request<'_>) -> Result<Next, Co
         Target::Group(group) => {
             let daemon = Arc::clone(&client.daemon);
             // It may be about any of its pools.
-            let sees_output = super::look::sight(client).sees_output("pool", "*");
+            let sees_output = super::look::viewer(client).sees_output("pool", "*");
             let answer = async move {
                 let taken = group.group.take_on(terms).await;
                 let name = format!("@{}", group.name);
@@ -138,7 +138,7 @@ fn settle(
     let held = match taken {
         Ok(held) => held,
         Err(no) => {
-            let sees_output = super::look::sight(client).sees_output("pool", &pool.name);
+            let sees_output = super::look::viewer(client).sees_output("pool", &pool.name);
             let no = refuse(&client.daemon, &pool.name, Some(pool), &no, sees_output);
             client.tell_no(&no);
             return Ok(Next::Done);
@@ -182,7 +182,7 @@ fn waiting(
     )))
 }
 
-/// What a take came to.
+/// Writes the answer of a take.
 fn answer(
     daemon: &Daemon,
     name: &str,
@@ -193,7 +193,7 @@ fn answer(
 ) -> Answer {
     match taken {
         Ok(held) => {
-            let found = || daemon.places.load().pools.get(&**held.pool()).cloned();
+            let found = || daemon.catalog.load().pools.get(&**held.pool()).cloned();
             let pool = pool.cloned().or_else(found);
             let Some(pool) = pool else {
                 // It was removed just now.
@@ -246,8 +246,8 @@ fn why(no: &NotTaken, sees_output: bool) -> String {
         };
     }
     if let Some(longest) = &no.longest {
-        let who = longest.note.as_deref().unwrap_or("a holder");
-        let _ = write!(why, "; {who} has held one for {}", Brief(longest.held));
+        let holder = longest.note.as_deref().unwrap_or("a holder");
+        let _ = write!(why, "; {holder} has held one for {}", Brief(longest.held));
     }
     why
 }
@@ -264,7 +264,7 @@ fn target(client: &mut Client, name: &str) -> Result<Target, CommandError> {
     match name.strip_prefix('@') {
         Some(group) => client
             .daemon
-            .places
+            .catalog
             .load()
             .groups
             .get(group)
@@ -291,13 +291,9 @@ fn known_pool(client: &mut Client, name: &str) -> Result<Arc<NamedPool>, Command
 
 /// The pool of this name.
 pub(super) fn pool(client: &Client, name: &str) -> Result<Arc<NamedPool>, CommandError> {
-    let places = client.daemon.places.load();
-    places.pools.get(name).cloned().ok_or_else(|| {
-        CommandError::no_such(
-            "pool",
-            name,
-            "SHOW POOLS lists those there are, POOL.ADD adds one.",
-        )
+    let catalog = client.daemon.catalog.load();
+    catalog.pools.get(name).cloned().ok_or_else(|| {
+        CommandError::no_such("pool", name, "SHOW POOLS lists them, POOL.ADD adds one.")
     })
 }
 
@@ -332,8 +328,7 @@ pub(super) fn offer(client: &mut Client, request: Request<'_>) -> Result<Next, C
                 .lease_table
                 .take(ticket, None, crate::state::end::EndReason::Cancelled);
         return Err(CommandError(format!(
-            "WRONGTYPE pool {name} lends what its config says; only pools with member = \
-             \"offered\" take what clients bring."
+            "WRONGTYPE pool {name} takes no offers: its config needs member = \"offered\"."
         )));
     }
     client.reply().bulk(ticket.text());

@@ -103,7 +103,7 @@ pub(super) fn check(client: &Client, request: Request<'_>) -> Result<(), Command
     Words::parse(client, request).map(drop)
 }
 
-/// What the answer of a reserve depends on besides the decision.
+/// Details that the answer of a reserve needs besides the decision.
 struct How {
     /// Since when it waits, if it did.
     since: Option<std::time::Instant>,
@@ -187,7 +187,7 @@ fn settle(
     Ok(())
 }
 
-/// What is told of a value that was given out, behind the `go`.
+/// Writes the fields of a value that was given out, after the `go`.
 fn write_granted(
     reply: &mut Reply<'_>,
     one: &Reservation,
@@ -206,9 +206,9 @@ fn write_granted(
 
 /// Nothing is free: that is counted where it was wanted most.
 fn exhaust(client: &Client, prefer: &[Prefer]) {
-    let places = client.daemon.places.load();
+    let catalog = client.daemon.catalog.load();
     if let Some(Place::Range(id)) = prefer.first().map(|prefer| prefer.place)
-        && let Some(place) = places.ranges.by_id(id)
+        && let Some(place) = catalog.ranges.by_id(id)
     {
         place.counts.exhaust();
     }
@@ -222,8 +222,8 @@ fn keep(
     tail: &AskArgs,
 ) -> Result<ValueTicket, CommandError> {
     let Reservation { value, fence, .. } = *reservation;
-    let places = client.daemon.places.load();
-    let place = places.ranges.of(value).map(|(place, _)| place);
+    let catalog = client.daemon.catalog.load();
+    let place = catalog.ranges.of(value).map(|(place, _)| place);
     if let Some(place) = place {
         client.held_back.give(&place.counts);
     }
@@ -233,8 +233,8 @@ fn keep(
     };
     if client.session.is_none() && client.card.connection_less() {
         return Err(CommandError(format!(
-            "ERR values of range {} go with their holder, and this request is none: open a session \
-             with POST /v1/sessions, and send its id in the header Rideau-Session.",
+            "ERR values of range {} end with their holder, which has to be a session over HTTP: \
+             open one with POST /v1/sessions, and send its id in the header Rideau-Session.",
             place.name
         )));
     }
@@ -309,8 +309,8 @@ pub(super) fn claim(client: &mut Client, request: Request<'_>) -> Result<Next, C
         Err(failed) => return Err(no::failed(client, &failed, Quoted(word.as_bytes()))),
     };
     client.held_back.until(until);
-    let places = client.daemon.places.load();
-    let Some((place, kind)) = places.ranges.of(value) else {
+    let catalog = client.daemon.catalog.load();
+    let Some((place, kind)) = catalog.ranges.of(value) else {
         return Err(no::failed(
             client,
             &Failed::Refused(Refused::OutOfRange),
@@ -345,7 +345,7 @@ pub(super) fn claim(client: &mut Client, request: Request<'_>) -> Result<Next, C
     Ok(Next::Done)
 }
 
-/// What a record has beside its value, as a map.
+/// Writes the data of a record as a map.
 fn write_fields(reply: &mut Reply<'_>, fields: &rideau::allocator::Fields) {
     use rideau::allocator::Field;
     reply.map(fields.iter().count());

@@ -75,7 +75,7 @@ fn answer(daemon: &Daemon, place: &Arc<NamedRegulator>, granted: Result<Lease, R
     }
 }
 
-/// What belongs to a lease besides its ticket.
+/// The fields of a lease besides its ticket.
 pub(crate) fn numbers(lease: &Lease) -> Vec<AnswerField> {
     let lead = AnswerField::Number(lease.lead().as_nanos() / 1_000);
     vec![lead, micros(lease.waited())]
@@ -170,14 +170,14 @@ fn lease_of(word: &[u8]) -> Result<Ticket, CommandError> {
         return Ok(ticket);
     }
     Err(CommandError(format!(
-        "WRONGTYPE {} is no lease of a regulator.",
+        "WRONGTYPE {} is not a lease of a regulator.",
         Quoted(word)
     )))
 }
 
 fn regulator(client: &Client, name: &str) -> Result<Arc<NamedRegulator>, CommandError> {
-    let places = client.daemon.places.load();
-    places.regulators.get(name).cloned().ok_or_else(|| {
+    let catalog = client.daemon.catalog.load();
+    catalog.regulators.get(name).cloned().ok_or_else(|| {
         CommandError::no_such(
             "regulator",
             name,

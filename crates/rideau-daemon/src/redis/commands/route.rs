@@ -34,7 +34,7 @@ const GROWS: [&str; 4] = ["RESERVE", "CLAIM", "UPDATE", "WRITE"];
 /// Commands that concern what all nodes have of ranges.
 const LOOKS: [&str; 3] = ["RANGE.COUNT", "RANGE.LS", "RANGE.RELEASE"];
 
-/// What a command is about, as far as nodes go.
+/// The node or partition that a command concerns.
 enum Place {
     /// This node answers it.
     Here,
@@ -48,7 +48,7 @@ enum Place {
     Key {
         /// Which one.
         partition: u32,
-        /// What it is asked.
+        /// The request.
         ask: Vec<u8>,
     },
     /// This node answers it: it gave the ticket.
@@ -150,7 +150,7 @@ fn check_room(cluster: &Cluster) -> Result<(), CommandError> {
     }
 }
 
-/// What a command is about.
+/// The node or partition that a command concerns.
 fn place(
     client: &Client,
     cluster: &Cluster,
@@ -246,7 +246,7 @@ pub(crate) fn down_text(cluster: &Cluster, why: &NoRoute, is_grant: bool) -> Str
             "CLUSTERDOWN the partition changes its owner; nothing is held. Ask again.".into()
         }
         NoRoute::Link(to, LinkError::Busy) => format!(
-            "BUSY too much is on its way to node {}: ask again soon.",
+            "BUSY too many commands are on their way to node {}: ask again soon.",
             to.name
         ),
         NoRoute::Link(to, LinkError::TooLong) => {
@@ -264,7 +264,8 @@ pub(crate) fn down_text(cluster: &Cluster, why: &NoRoute, is_grant: bool) -> Str
             to.name
         ),
         NoRoute::Link(to, LinkError::Broken | LinkError::TimedOut) => format!(
-            "UNKNOWN node {} did not answer, and may have done it: look, or ask again.",
+            "UNKNOWN node {} did not answer, and may have executed the command: check, or send it \
+             again.",
             to.name
         ),
     }

@@ -88,8 +88,7 @@ fn open(client: &mut Client, mut arguments: Arguments<'_>) -> Result<Next, Comma
     });
     let Some(row) = opened else {
         let wrong = CommandError(format!(
-            "BUSY there are {most} sessions, as many as limits.sessions_max allows: close \
-             some, or raise the limit."
+            "BUSY limits.sessions_max ({most}) reached: close some sessions or raise it."
         ));
         return Err(refused(client, wrong));
     };
@@ -167,8 +166,8 @@ fn close(client: &mut Client, mut arguments: Arguments<'_>) -> Result<Next, Comm
 fn list(client: &mut Client, mut arguments: Arguments<'_>) -> Result<Next, CommandError> {
     let page = page::options(client, "SESSION LS", &mut arguments)?;
     let user = client.user_name().to_owned();
-    let see = move |viewer: &OwnedViewer| {
-        let mut rows = viewer.daemon.sessions.all();
+    let see = move |owned: &OwnedViewer| {
+        let mut rows = owned.daemon.sessions.all();
         rows.retain(|row| *row.card.user == *user);
         rows.sort_unstable_by_key(SessionRow::key);
         let bytes = |row: &SessionRow| 160 + row.card.name.lock().len();

@@ -1,4 +1,4 @@
-//! What the server was told: to see, to check, to change and to go back.
+//! `CONFIG`: show, check, change and roll back the config.
 
 use rideau_config::text::PathFault;
 use rideau_config::{Change, Faults, Plan, fits, text};
@@ -55,8 +55,7 @@ pub(super) fn config(client: &mut Client, request: Request<'_>) -> Result<Next, 
         b"TEXT" => return show_text(client, arguments),
         b"RESETSTAT" => {
             return Err(CommandError(
-                "ERR counters only grow here: remember what INFO says, and look at the difference."
-                    .into(),
+                "ERR counters cannot be reset: compare two answers of INFO instead.".into(),
             ));
         }
         _ => return Err(Mistake::unknown("CONFIG", what).into()),
@@ -68,7 +67,7 @@ pub(super) fn config(client: &mut Client, request: Request<'_>) -> Result<Next, 
 /// pattern with `*`.
 fn values(client: &mut Client, mut arguments: Arguments<'_>) -> Result<Next, CommandError> {
     let mut rows = client.daemon.config.load().rows();
-    rows.retain(|(path, _)| super::look::sight(client).sees_path(path));
+    rows.retain(|(path, _)| super::look::viewer(client).sees_path(path));
     let mut found: Vec<&(String, String)> = Vec::new();
     let mut next = Some(arguments.text("CONFIG GET", "a path such as pool.pg-1.max")?);
     while let Some(path) = next {
@@ -122,9 +121,9 @@ fn set(client: &mut Client, mut arguments: Arguments<'_>) -> Result<Next, Comman
 fn without_hint(client: &Client, why: Unchanged) -> Unchanged {
     match why {
         Unchanged::Path(PathFault::NoName { part, name, near })
-            if !super::look::sight(client).sees_all_names() =>
+            if !super::look::viewer(client).sees_all_names() =>
         {
-            let near = near.filter(|near| super::look::sight(client).sees(&part, near));
+            let near = near.filter(|near| super::look::viewer(client).sees(&part, near));
             Unchanged::Path(PathFault::NoName { part, name, near })
         }
         why => why,
@@ -133,7 +132,7 @@ fn without_hint(client: &Client, why: Unchanged) -> Unchanged {
 
 /// The client may know and change this key.
 fn may_use_path(client: &Client, path: &str) -> Result<(), CommandError> {
-    if super::look::sight(client).sees_path(path) {
+    if super::look::viewer(client).sees_path(path) {
         return Ok(());
     }
     Err(CommandError(format!(
@@ -168,7 +167,7 @@ pub(super) fn done(client: &mut Client, plan: &Plan) {
         client.reply().simple("OK");
     } else {
         let paths = restarts.join(", ");
-        let text = format!("OK, but {paths} counts after the next start");
+        let text = format!("OK, but {paths} takes effect after the next start");
         client.reply().simple(text);
     }
 }
@@ -177,7 +176,7 @@ fn rollback(client: &mut Client, mut arguments: Arguments<'_>) -> Result<Next, C
     let version = match arguments.len() {
         0 => None,
         _ => {
-            let wants = "the number of a version, as CONFIG HISTORY shows it,";
+            let wants = "the number of a version of CONFIG HISTORY";
             Some(arguments.number("CONFIG ROLLBACK", wants, 1..=u64::MAX)?)
         }
     };

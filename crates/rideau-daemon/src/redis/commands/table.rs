@@ -17,7 +17,7 @@ pub(super) const OURS: &[About] = &[
         "lock",
         Subject::Name,
         "key [PER n] [BUCKETS m] [UNITS u] [WAIT ms] [ASYNC] [ID nonce] [NOTE text]",
-        "Take units of a key, exactly if fewer than PER x BUCKETS are held",
+        "Take units of a key; granted if PER x BUCKETS are not exceeded",
         locks::lock,
     ),
     about(
@@ -26,7 +26,7 @@ pub(super) const OURS: &[About] = &[
         OWN,
         Subject::Value,
         "ticket [OK | FAIL [reason]] | value [FENCE n] | KEY k [FENCE n]",
-        "End a lease of yours by its ticket, or give a value of yours back",
+        "Release a lease by its ticket, or a value of your own",
         leases::release,
     ),
     about(
@@ -37,7 +37,7 @@ pub(super) const OURS: &[About] = &[
         "place[,place...] [PREFER place[,place...]]... [TTL ms] [KEY k]... [UNIQUE k]... [DATA d] \
          [SET field value]... [COUNT n [PARTIAL]] [ID id] [HINT value] [WAIT ms] [ASYNC] \
          [NOTE text]",
-        "Have values of ranges for a time; a place is a range, a network, a-b or a value",
+        "Reserve values of ranges for a time; a place is a range, a network, a-b or a value",
         ranges::reserve,
     ),
     about(
@@ -46,7 +46,7 @@ pub(super) const OURS: &[About] = &[
         "update",
         Subject::Value,
         "value|ticket|KEY k [FENCE n] [TTL ms] [value ...]",
-        "Hold values for longer",
+        "Renew values",
         ranges::refresh,
     ),
     about(
@@ -55,7 +55,7 @@ pub(super) const OURS: &[About] = &[
         "lookup",
         Subject::Value,
         "value | ticket | KEY k [COUNT n] [FROM cursor]",
-        "The holder of a value, or what has a key; fences of others are not told",
+        "The holder of a value, or the values with a key; fences of other users are hidden",
         ranges::lookup,
     ),
     about(
@@ -65,7 +65,7 @@ pub(super) const OURS: &[About] = &[
         Subject::Value,
         "value|ticket|KEY k [FENCE n] [TTL ms] [DATA d] [SET field value]... [UNSET field]... \
          [KEY k]... [UNIQUE k]... [CLAIM]",
-        "Change what stands beside a value, and hold it from now on",
+        "Change the data and keys of a value, and renew it",
         ranges::update,
     ),
     about(
@@ -75,7 +75,7 @@ pub(super) const OURS: &[About] = &[
         Subject::Value,
         "value|ticket|KEY k [FENCE n] [TTL ms] [DATA d] [SET field value]... [KEY k]... \
          [UNIQUE k]... [CLAIM]",
-        "Replace what stands beside a value, and hold it from now on",
+        "Replace the data and keys of a value, and renew it",
         ranges::write,
     ),
     about(
@@ -84,7 +84,7 @@ pub(super) const OURS: &[About] = &[
         "reserve",
         Subject::Value,
         "value [TTL ms] [KEY k]... [UNIQUE k]... [DATA d] [SET field value]...",
-        "Have a certain value",
+        "Reserve one given value",
         ranges::claim,
     ),
     about(
@@ -129,7 +129,7 @@ pub(super) const OURS: &[About] = &[
         "ask",
         Subject::Name,
         "broker",
-        "How many ask and how many offer",
+        "How many asks and how many offers wait",
         brokers::len,
     ),
     about(
@@ -147,7 +147,7 @@ pub(super) const OURS: &[About] = &[
         "renew",
         Subject::Ticket,
         "ref",
-        "Ask to keep a lease: go, or stop",
+        "Renew a lease: the answer is go or stop",
         regulators::renew,
     ),
     about(
@@ -165,7 +165,7 @@ pub(super) const OURS: &[About] = &[
         OWN,
         Subject::Ticket,
         "ref [FAIL]",
-        "Give a lease back",
+        "Release a lease",
         regulators::done,
     ),
     about(
@@ -174,7 +174,7 @@ pub(super) const OURS: &[About] = &[
         OWN,
         Subject::Name,
         "key",
-        "Give back what this holder took last of a key",
+        "Release what this holder took last of a key",
         locks::unlock,
     ),
     about(
@@ -192,7 +192,7 @@ pub(super) const OURS: &[About] = &[
         "show",
         Subject::Nothing,
         "[prefix] [COUNT n] [CURSOR c]",
-        "Keys of which units are held",
+        "Keys with units that are held",
         locks::list,
     ),
     multi::MULTI,
@@ -208,7 +208,7 @@ pub(super) const OURS: &[About] = &[
         OWN,
         Subject::Value,
         "ticket | value [FENCE n] | KEY k [FENCE n]",
-        "Give up an ASYNC command that waits, or forget the holder of a value",
+        "Cancel an ASYNC command that waits, or forget the holder of a value",
         leases::cancel,
     ),
     about(
@@ -217,7 +217,7 @@ pub(super) const OURS: &[About] = &[
         "held",
         Subject::Nothing,
         "[COUNT n] [FROM cursor]",
-        "What this holder has",
+        "What this holder holds and waits for",
         leases::held,
     ),
     leases::SURE,
@@ -237,7 +237,7 @@ pub(super) const OURS: &[About] = &[
         "offer",
         Subject::Name,
         "pool value",
-        "Bring a member that goes with this connection",
+        "Offer a member that ends with this connection",
         pools::offer,
     ),
     about(
@@ -246,7 +246,7 @@ pub(super) const OURS: &[About] = &[
         OWN,
         Subject::Ticket,
         "ticket",
-        "Take back a member that was brought",
+        "Withdraw a member that was offered",
         leases::release,
     ),
     about(
@@ -255,7 +255,7 @@ pub(super) const OURS: &[About] = &[
         "pool",
         Subject::Name,
         "pool",
-        "Hand nothing out until POOL.RESUME",
+        "Pause a pool: it lends nothing until POOL.RESUME",
         pools::pause,
     ),
     about(
@@ -264,7 +264,7 @@ pub(super) const OURS: &[About] = &[
         "pool",
         Subject::Name,
         "pool",
-        "Hand members out again",
+        "Resume a pool",
         pools::resume,
     ),
     about(
@@ -309,7 +309,7 @@ pub(super) const OURS: &[About] = &[
         "show",
         Subject::Name,
         "pool",
-        "A pool's numbers",
+        "The numbers of a pool",
         pools::stat,
     ),
     about(
@@ -336,7 +336,7 @@ pub(super) const OURS: &[About] = &[
         "range",
         Subject::Name,
         "name",
-        "Give out nothing more of a range, and remove it when all has come back",
+        "Give out no more values of a range, and remove it when none is held",
         ranges::drain,
     ),
     about(
@@ -345,7 +345,7 @@ pub(super) const OURS: &[About] = &[
         "range",
         Subject::Name,
         "name",
-        "Remove a range of which nothing is held",
+        "Remove a range with no value held",
         ranges::remove,
     ),
     about(
@@ -372,7 +372,7 @@ pub(super) const OURS: &[About] = &[
         "show",
         Subject::Name,
         "view | range | values",
-        "How many of these values are free, quarantined and held, in whatever ranges",
+        "How many of these values are free, quarantined and held, over all ranges",
         ranges::count_values,
     ),
     about(
@@ -381,7 +381,7 @@ pub(super) const OURS: &[About] = &[
         "lookup",
         Subject::Nothing,
         "[range] [COUNT n] [CURSOR c]",
-        "Some reservations, page by page",
+        "Reservations, page by page",
         ranges::list,
     ),
     about(
@@ -390,7 +390,7 @@ pub(super) const OURS: &[About] = &[
         "show",
         Subject::Nothing,
         "",
-        "What values cost in memory",
+        "How much memory values use",
         ranges::memory,
     ),
     about(
@@ -399,7 +399,7 @@ pub(super) const OURS: &[About] = &[
         "range",
         Subject::Nothing,
         "seconds",
-        "Log what happens to values for a while",
+        "Log every change of values for a while",
         ranges::debug,
     ),
     about(
@@ -408,7 +408,7 @@ pub(super) const OURS: &[About] = &[
         "subscribe",
         Subject::Nothing,
         "[range]",
-        "Hear of what happens to values",
+        "Subscribe to changes of values",
         ranges::watch,
     ),
     about(
@@ -417,7 +417,7 @@ pub(super) const OURS: &[About] = &[
         "range",
         Subject::Nothing,
         "KEYPREFIX p | FIELD name content [IN range]",
-        "Give back all values with such a key or field, of any holder",
+        "Release all values with this key or field, of any holder",
         ranges::bulk_release,
     ),
     about(
@@ -429,7 +429,7 @@ pub(super) const OURS: &[About] = &[
          | REQUESTS | CLIENTS | SESSIONS | HOLDERS | REFUSALS | EVENTS | CONFIG | LIMITS \
          | NODES | PARTITIONS [name] \
          [COUNT n] [FROM cursor]",
-        "What there is, as a table: the names of the columns, then the rows",
+        "A table: the names of the columns, then the rows",
         look::show,
     ),
     about(
@@ -439,7 +439,7 @@ pub(super) const OURS: &[About] = &[
         Subject::Nothing,
         "GET path ... | SET path value ... | CHECK toml | PLAN toml | APPLY toml | RELOAD \
          | REWRITE [FORCE] | HISTORY | ROLLBACK [version] | TEXT [version]",
-        "What the server was told; a change counts as a whole or not at all",
+        "The config; a change is applied as a whole or not at all",
         settings::config,
     ),
     about(
@@ -449,7 +449,7 @@ pub(super) const OURS: &[About] = &[
         Subject::Name,
         "ticket | d-id | pool | @group | broker | regulator | range | value | key | connection \
          [JSON]",
-        "What something is about, in plain words",
+        "Explains one thing in plain words",
         look::explain,
     ),
     about(
@@ -458,7 +458,7 @@ pub(super) const OURS: &[About] = &[
         "subscribe",
         Subject::Nothing,
         "rideau:events[:kind[:name]] | rideau:ranges[:range] ...",
-        "Hear of events",
+        "Subscribe to events",
         watch::subscribe,
     ),
     about(
@@ -467,7 +467,7 @@ pub(super) const OURS: &[About] = &[
         "subscribe",
         Subject::Nothing,
         "pattern ...",
-        "Hear of events on all channels that a pattern fits",
+        "Subscribe to all event channels that a pattern fits",
         watch::psubscribe,
     ),
     about(
@@ -476,7 +476,7 @@ pub(super) const OURS: &[About] = &[
         "subscribe",
         Subject::Nothing,
         "[channel ...]",
-        "Hear of events no more",
+        "Unsubscribe from events",
         watch::unsubscribe,
     ),
     about(
@@ -485,7 +485,7 @@ pub(super) const OURS: &[About] = &[
         "subscribe",
         Subject::Nothing,
         "[pattern ...]",
-        "Hear of events no more",
+        "Unsubscribe from events",
         watch::punsubscribe,
     ),
     about(
@@ -494,7 +494,7 @@ pub(super) const OURS: &[About] = &[
         "monitor",
         Subject::Nothing,
         "",
-        "See every command of every client",
+        "Show every command of every client",
         watch::monitor,
     ),
     about(
@@ -521,7 +521,7 @@ pub(super) const OURS: &[About] = &[
         "",
         Subject::Nothing,
         "message",
-        "Say it again",
+        "Answers with its argument",
         connection::echo,
     ),
     about(
@@ -548,7 +548,7 @@ pub(super) const OURS: &[About] = &[
         "",
         Subject::Nothing,
         "",
-        "End properly",
+        "End the connection in order",
         connection::quit,
     ),
     about(
@@ -557,7 +557,7 @@ pub(super) const OURS: &[About] = &[
         "",
         Subject::Nothing,
         "",
-        "Give everything back and begin again",
+        "Release everything and begin again",
         connection::reset,
     ),
     about(
@@ -577,7 +577,7 @@ pub(super) const OURS: &[About] = &[
         "ID | GETNAME | SETNAME name | SETINFO attribute value | INFO | LIST [ID id ...] \
          [TYPE kind] [USER u] [NAME n] [ADDR a] [LADDR a] [COUNT n] [FROM id] | KILL id \
          | HEARTBEAT ms | REPLY ON|OFF|SKIP | NO-EVICT on|off | NO-TOUCH on|off",
-        "The connections",
+        "Lists, names and ends connections",
         connection::client,
     ),
     about(
@@ -586,7 +586,7 @@ pub(super) const OURS: &[About] = &[
         "",
         Subject::Nothing,
         "[COUNT | DOCS [name ...] | INFO [name ...] | LIST [FILTERBY how what] | GETKEYS command]",
-        "What there is",
+        "All commands",
         connection::command,
     ),
 ];

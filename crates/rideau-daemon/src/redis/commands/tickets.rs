@@ -1,4 +1,4 @@
-//! What all tickets have in common: asks become leases, leases end.
+//! Tickets of all kinds: asks become leases, leases end.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use crate::state::pending::{Later, LaterWait};
 use crate::state::push::Push;
 use crate::state::ticket::{Ticket, TicketKind};
 
-/// What an ask came to: what to tell besides the ticket, and what is granted; or a refusal.
+/// The outcome of an ask: the fields of the answer and the grant, or a refusal.
 pub(super) type Answer = Result<(Vec<AnswerField>, Grant), Outcome>;
 
 /// Answer an ask.
@@ -206,7 +206,7 @@ fn answer_later(daemon: &Daemon, ticket: Ticket, later: &Later, answer: Answer) 
     later.outbox().push(Push::Answer(ticket, outcome));
 }
 
-/// What was granted, if its user may still have it; else it is given back.
+/// The grant, if its user still has the right to it; otherwise it is released.
 #[cold]
 fn allowed(
     daemon: &Daemon,
@@ -264,7 +264,7 @@ pub(super) fn parse(word: &[u8]) -> Result<Ticket, CommandError> {
     })
 }
 
-/// What became of a ticket.
+/// The error for a ticket that has ended.
 #[cold]
 pub(super) fn gone_text(word: &[u8], gone: NotHeld) -> CommandError {
     let (code, text) = gone.told(Quoted(word));

@@ -45,7 +45,7 @@ pub(super) const TABLE: &[About] = &[
         OWN,
         Subject::Nothing,
         "GET [n] | LEN | RESET",
-        "Slow commands: none is written down; rideau_command_seconds of /metrics has all",
+        "Slow commands: none are recorded; rideau_command_seconds of /metrics has all",
         slow,
     ),
     about(
@@ -54,7 +54,7 @@ pub(super) const TABLE: &[About] = &[
         OWN,
         Subject::Nothing,
         "LATEST | HISTORY event | HISTOGRAM [command ...] | RESET [event ...] | DOCTOR",
-        "Spikes: none is written down; rideau_command_seconds of /metrics has all",
+        "Spikes: none are recorded; rideau_command_seconds of /metrics has all",
         latency,
     ),
     about(
@@ -63,7 +63,7 @@ pub(super) const TABLE: &[About] = &[
         OWN,
         Subject::Nothing,
         "WHOAMI",
-        "Who this connection is",
+        "The user of this connection",
         acl,
     ),
     about(
@@ -143,7 +143,7 @@ fn latency(client: &mut Client, request: Request<'_>) -> Result<Next, CommandErr
         b"HISTOGRAM" => drop(client.reply().map(0)),
         b"RESET" => drop(client.reply().integer(0)),
         b"DOCTOR" => {
-            let text = "No spikes are written down here. rideau_command_seconds of /metrics has \
+            let text = "No spikes are recorded here. rideau_command_seconds of /metrics has \
                         how long each command took, and EXPLAIN says why something waits.";
             client.reply().verbatim(text);
         }

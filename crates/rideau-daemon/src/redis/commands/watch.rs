@@ -148,7 +148,7 @@ fn end(client: &mut Client, request: Request<'_>, is_pattern: bool) -> Result<Ne
     Ok(Next::Done)
 }
 
-/// What was done, to which channel, and how many are left.
+/// Confirms a subscription: the action, the channel, and how many are left.
 fn confirm(client: &mut Client, word: &str, name: Option<&str>) {
     let len = client.watch.len() as i64;
     client.card.is_listening.store(len > 0, Ordering::Relaxed);

@@ -35,8 +35,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
         daemon.counts.logins_late.fetch_add(1, Ordering::Relaxed);
         let within = daemon.config.load().limits.login_within;
         self.client.reply().error(format_args!(
-            "NOAUTH there was no login within {within:?}, as limits.login_within wants: connect \
-             again, and send AUTH user password first."
+            "NOAUTH limits.login_within ({within:?}) passed without a login: connect again, and \
+             send AUTH user password first."
         ));
         self.refuse().await
     }

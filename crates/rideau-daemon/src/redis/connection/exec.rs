@@ -55,8 +55,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
     fn leave_out(&mut self) -> Next {
         let max = self.output_max;
         self.client.reply().error(format_args!(
-            "BUSY this command was not executed: the answers before it have {max} bytes, as many \
-             as limits.output_max allows. Send it again, with fewer behind one MULTI."
+            "BUSY limits.output_max ({max} bytes) reached by the answers before this command, so \
+             it was not executed: send it again, with fewer behind one MULTI."
         ));
         Next::Done
     }

@@ -27,14 +27,14 @@ use crate::state::clients::ClientCard;
 /// Clients that wait and can be told are told so this often.
 const TELL: Duration = Duration::from_secs(1);
 
-/// What ends the sleep of one that waits for an answer.
+/// An event for a connection whose command waits.
 enum Woken {
     /// There it is.
     Answered(OnReady),
     /// The other side said this many bytes.
     Read(io::Result<usize>),
     /// There is something to tell.
-    Bell,
+    Push,
     /// It has waited for so long that it is told so.
     Tick,
 }
@@ -73,7 +73,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
                 Woken::Read(Err(error)) => return Err(self.lost(&error)),
                 Woken::Read(Ok(_)) if is_full => return Err(self.refuse_more(&name).await),
                 Woken::Read(Ok(_)) => self.client.hear(),
-                Woken::Bell => {
+                Woken::Push => {
                     // What it waits for goes to others before it is told.
                     if let Err(wrong) = self.may_still(&awaits, &name) {
                         drop(answer);
@@ -131,9 +131,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
             None if before.is_some() && now.is_none() => Err(CommandError(
                 "NOAUTH the user has another password now: log in again.".into(),
             )),
-            None if before.map(|user| &user.name) != now.map(|user| &user.name) => Err(
-                CommandError("NOAUTH this connection is another user by now: ask again.".into()),
-            ),
+            None if before.map(|user| &user.name) != now.map(|user| &user.name) => {
+                Err(CommandError(
+                    "NOAUTH this connection has logged in as another user meanwhile: send \
+                    the command again."
+                        .into(),
+                ))
+            }
             None => commands::may_still(client, awaits, name),
         };
         may.inspect_err(|wrong| {
@@ -182,8 +186,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
             if reads && let Poll::Ready(read) = input.poll_read_from(stream, task) {
                 return Poll::Ready(Woken::Read(read));
             }
-            if outbox.poll_rung(task).is_ready() {
-                return Poll::Ready(Woken::Bell);
+            if outbox.poll_woken(task).is_ready() {
+                return Poll::Ready(Woken::Push);
             }
             match ticks {
                 Some(ticks) => ticks.poll_tick(task).map(|_| Woken::Tick),
@@ -200,8 +204,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
         let counts = &self.client.daemon.counts;
         counts.pipelines_refused.fetch_add(1, Ordering::Relaxed);
         self.client.reply().error(format_args!(
-            "ERR pipeline too long: {max} bytes wait behind {name}, as many as \
-             limits.pipeline_max allows."
+            "ERR pipeline too long: limits.pipeline_max ({max} bytes) reached behind {name}, which \
+             waits: send less at a time or raise it."
         ));
         self.refuse().await
     }

@@ -19,8 +19,8 @@ use crate::state::ticket::Ticket;
 /// Begins the row of an answer that says that a connection is in a session.
 const ATTACHED: &[u8] = b"attached ";
 /// The answer to a connection whose session is over.
-const SESSION_OVER: &[u8] = b"-NOSUCH session: it has ended, and what it held was given back. \
-    SESSION OPEN opens another, SESSION DETACH goes on without.\r\n";
+const SESSION_OVER: &[u8] = b"-NOSUCH session: it has ended, and what it held was released. \
+    SESSION OPEN opens another, SESSION DETACH continues without one.\r\n";
 
 /// Executes commands of other nodes.
 pub(super) struct AskServer {

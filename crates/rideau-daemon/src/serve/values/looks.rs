@@ -12,7 +12,7 @@ use super::{AskVerdict, ValueAsks, elements, error, number, parse};
 use crate::redis::client::SentCommand;
 use crate::state::cluster::verbs;
 
-/// RANGE.LS tells so many rows, if the client does not say how many.
+/// How many rows RANGE.LS has without COUNT.
 const ROWS: u64 = 100;
 
 impl ValueAsks {
@@ -48,7 +48,7 @@ impl ValueAsks {
         }
     }
 
-    /// What all nodes answer to a command, and the names of those that do not.
+    /// The answers of all nodes to a command, and the names of those without an answer.
     async fn parts(&self, ask: &PeerAsk, command: &[u8]) -> (Vec<Vec<u8>>, Vec<String>) {
         let mut asks = JoinSet::new();
         for node in self.cluster.others() {
@@ -203,7 +203,7 @@ impl ValueAsks {
     }
 }
 
-/// What several nodes say of one thing.
+/// Answers of several nodes about one thing, added up.
 enum Summed {
     Text(Vec<u8>),
     Number(u128),

@@ -1,6 +1,6 @@
 //! Several values at once, of several nodes.
 //!
-//! If no node has as many as are wanted, each gives a part for a few seconds. When all are
+//! If no node has enough, each gives a part for a few seconds. When all are
 //! there, they are held for as long as was wanted; else they are given back. What is left of
 //! a node that fails in between ends by itself.
 
@@ -27,11 +27,11 @@ struct PartValue {
     fence: i64,
 }
 
-/// What the nodes gave; this node is none.
+/// The values that each node gave; the key of this node is `None`.
 type Given = BTreeMap<Option<Incarnation>, Vec<PartValue>>;
 
 impl ValueAsks {
-    /// Take as many as are wanted from several nodes, or none.
+    /// Take all values from several nodes, or none.
     pub(super) async fn split(
         &self,
         ask: &PeerAsk,
@@ -40,7 +40,9 @@ impl ValueAsks {
     ) -> Obtained {
         if vouched.is_some() {
             return Obtained::Down(
-                "ERR no node has so many values: COUNT with ID takes those of one node.".into(),
+                "ERR no node has that many values: COUNT with ID takes values of one node \
+                 only."
+                    .into(),
             );
         }
         let count = wishes(command).count;
@@ -124,8 +126,8 @@ impl ValueAsks {
 
     /// For how long the range of a value offers it, in milliseconds.
     fn offered(&self, value: u128) -> u64 {
-        let places = self.daemon.places.load();
-        let range = places.ranges.of(value).map(|(place, _)| place.id);
+        let catalog = self.daemon.catalog.load();
+        let range = catalog.ranges.of(value).map(|(place, _)| place.id);
         let options = range.and_then(|id| self.daemon.values.ranges.options(id));
         let ttl = options.map_or(PART_TTL, |options| options.offer_ttl);
         u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX)

@@ -18,7 +18,7 @@ use crate::state::cluster::{NoRoute, verbs};
 /// How often the first of a line looks whether a node has something for it.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// What an ask that waits tries in its turn.
+/// What a waiting ask tries when it is its turn.
 #[derive(Clone, Copy)]
 pub(super) enum Attempt<'a> {
     /// This command.
@@ -137,7 +137,7 @@ impl ValueAsks {
     }
 }
 
-/// What a client is told. It was not that nothing is free.
+/// The answer for a client whose ask failed for another reason than free values.
 pub(super) fn told(obtained: Obtained) -> Vec<u8> {
     match obtained {
         Obtained::Answer(reply) => reply,

@@ -29,7 +29,7 @@ pub(crate) enum ClaimWait {
     Usual(Duration),
 }
 
-/// What became of an ask, besides the fence.
+/// The outcome of an ask, besides the fence.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum ClaimOutcome {
     /// It has units.
@@ -41,7 +41,7 @@ pub(crate) enum ClaimOutcome {
     },
     /// All are held, and it does not wait.
     Full(Full),
-    /// There are as many keys as may be.
+    /// The limit of keys is reached.
     Keys,
     /// The queue refused it.
     Refused(Refusal),
@@ -88,7 +88,7 @@ impl LockClaim {
         out
     }
 
-    /// What bytes stand for, if they are of a lock.
+    /// Parses the bytes; none if they are not about a lock.
     pub(crate) fn read(bytes: &[u8]) -> Option<Self> {
         let (&[b'l', kind], bytes) = bytes.split_first_chunk()? else {
             return None;
@@ -131,7 +131,7 @@ impl ClaimOutcome {
         out
     }
 
-    /// What bytes stand for.
+    /// Parses the bytes.
     pub(crate) fn read(bytes: &[u8]) -> Option<Self> {
         let (kind, mut rest) = bytes.split_first()?;
         let mut numbers = [0; 4];

@@ -33,7 +33,7 @@ pub(super) struct EntryState {
     next: u64,
 }
 
-/// What became of an ask, and what its client is told with it.
+/// The outcome of an ask, with the details for its client.
 struct AskNews {
     news: RowNews,
     told: Vec<u8>,
@@ -43,7 +43,6 @@ struct AskNews {
 /// back when this is dropped.
 pub struct NameLease {
     row: NameRow,
-    /// What it is of.
     pub(crate) key: Vec<u8>,
     /// How many units.
     pub(crate) units: u32,

@@ -92,7 +92,7 @@ impl Cluster {
     }
 }
 
-/// What the end of a connection of another node says: its attachment, and how it left.
+/// Parses the end of a connection of another node: its attachment, and how it left.
 pub(crate) fn read_left(holder: &[u8]) -> Option<(u64, EndReason)> {
     let (id, rest) = holder.split_first_chunk()?;
     let why = match rest {

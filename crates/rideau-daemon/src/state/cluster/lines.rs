@@ -12,7 +12,7 @@ use tokio::sync::Mutex as Turn;
 /// The lines of a node.
 #[derive(Debug, Default)]
 pub(crate) struct Lines {
-    /// Whose turn it is, by the name of the line.
+    /// The turns of each queue, by its name.
     turns: Mutex<BTreeMap<Box<str>, Weak<Turn<()>>>>,
     /// How many asks wait for values of each range.
     waiting: Arc<Mutex<BTreeMap<Box<str>, usize>>>,

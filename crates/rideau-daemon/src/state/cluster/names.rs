@@ -26,12 +26,12 @@ use super::entry::EntryState;
 use super::{Cluster, LOOK};
 use crate::state::lock_rules::rule_locks;
 
-/// As many grants of an epoch are kept back, so that its fences never run into the next.
+/// This many grants of an epoch are kept back, so that its fences never run into the next.
 const FENCES_LEFT: u64 = 1 << 24;
 /// More units than any client can take: what is held was granted before.
 const ANY: Capacity = Capacity::new(u64::MAX, 1);
 
-/// What this node knows of names.
+/// The locks of the partitions that this node owns.
 pub(crate) struct Names {
     pub(super) entry: Mutex<EntryState>,
     /// By partition; none if this node has not adopted it.
@@ -70,7 +70,7 @@ impl Drop for WaitTask {
     }
 }
 
-/// What an ask got from the locks.
+/// The result of an ask to the locks.
 type Answer = Result<Lock<'static, Vec<u8>>, ClaimOutcome>;
 
 /// An ask or a lease of a node, and the ownership it is of.
@@ -461,7 +461,7 @@ fn granted(lock: &Lock<'static, Vec<u8>>, age: Duration) -> Vec<u8> {
     ClaimOutcome::Granted { ordinal, waited }.write()
 }
 
-/// What becomes an answer for another node.
+/// A type that becomes an answer for another node.
 trait IntoAnswer {
     fn into_answer(self, age: Duration) -> Answer;
 }

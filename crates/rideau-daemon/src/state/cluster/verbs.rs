@@ -1,4 +1,4 @@
-//! What nodes ask each other about values, besides commands of clients.
+//! Requests between nodes about values, besides commands of clients.
 //!
 //! It is written like a command. No command of a client has such a name, so none is taken
 //! for one of these.

@@ -23,9 +23,9 @@ pub(crate) use unchanged::Unchanged;
 struct Way<'a> {
     /// In a word.
     how: &'static str,
-    /// Who wants it.
+    /// The user that makes the change.
     by: &'a str,
-    /// What is held of pools that go is taken back after this.
+    /// Members of removed pools are taken back after this.
     within: Option<Duration>,
     /// The new text is the file's.
     is_of_file: bool,
@@ -67,7 +67,7 @@ impl Daemon {
         }
     }
 
-    /// What a config would change just now.
+    /// The plan for a change to this config now.
     ///
     /// # Errors
     ///
@@ -139,7 +139,7 @@ impl Daemon {
     pub fn add_pool(self: &Arc<Self>, name: &str, keys: &str, by: &str) -> Result<Plan, Unchanged> {
         let config = self.config.load_full();
         let most = config.limits.names_max;
-        if self.places.load().len() >= most {
+        if self.catalog.load().len() >= most {
             let counts = &self.counts;
             counts.names_refused.fetch_add(1, Ordering::Relaxed);
             return Err(Unchanged::TooMany { most });
@@ -148,7 +148,7 @@ impl Daemon {
         let pool = config.parse_pool(name, keys, &env);
         pool.map_err(Unchanged::Faults)?;
         self.change(&Way::with_ours("pool.add", by), |inner| {
-            if self.places.load().pools.contains_key(name) {
+            if self.catalog.load().pools.contains_key(name) {
                 return Err(Unchanged::PoolThere { name: name.into() });
             }
             edit::add("pool", &inner.newest().text, name, keys)
@@ -200,7 +200,7 @@ impl Daemon {
         let range = config.parse_range(name, keys, &env);
         range.map_err(Unchanged::Faults)?;
         self.change(&Way::with_ours("range.add", by), |inner| {
-            if self.places.load().ranges.find(name).is_some() {
+            if self.catalog.load().ranges.find(name).is_some() {
                 return Err(Unchanged::RangeThere { name: name.into() });
             }
             edit::add("range", &inner.newest().text, name, keys)
@@ -322,7 +322,7 @@ impl Daemon {
             for step in steps.filter(|step| step.change == Change::Restart) {
                 if !pending.contains(&step.path) {
                     step.change = Change::Live;
-                    step.meaning = "The server was started with it, so it counts.".into();
+                    step.meaning = "The server was started with it, so it is in effect.".into();
                 }
             }
         }
@@ -332,7 +332,7 @@ impl Daemon {
     fn tell_change(&self, old: &Config, how: &str, plan: &Plan, summary: String, by: &str) {
         let rest = match plan.restarts() {
             0 => "",
-            _ => "; part of it counts after the next start",
+            _ => "; part of it takes effect after the next start",
         };
         let text = format!("{summary}{rest}");
         self.events.add("config", how, text, Some(by));
@@ -351,14 +351,14 @@ impl Daemon {
     /// How many hold and wait, for what a change means.
     fn now(&self, old: &Config, new: &Config) -> Now {
         let mut now = Now::default();
-        let places = self.places.load();
-        for (name, place) in &places.pools {
+        let catalog = self.catalog.load();
+        for (name, place) in &catalog.pools {
             let stats = place.stats();
             let (held, waiting) = (stats.members.held, stats.len());
             let live = Live { held, waiting };
             now.things.insert(format!("pool.{name}"), live);
         }
-        for (name, place) in &places.brokers {
+        for (name, place) in &catalog.brokers {
             let stats = place.broker.stats();
             for (queue, waiting) in [
                 (".asks", stats.asks_len),
@@ -369,7 +369,7 @@ impl Daemon {
                 now.things.insert(format!("broker.{name}{queue}"), live);
             }
         }
-        for (name, place) in &places.regulators {
+        for (name, place) in &catalog.regulators {
             let live = Live {
                 held: place.regulator.size(),
                 waiting: place.regulator.len(),
@@ -384,8 +384,8 @@ impl Daemon {
         }
         // All keys have to be looked at: only if it matters.
         if old.locks != new.locks {
-            let counts = self.lock_counts(&places.rules, true);
-            for (place, count) in places.rules.iter().zip(counts) {
+            let counts = self.lock_counts(&catalog.rules, true);
+            for (place, count) in catalog.rules.iter().zip(counts) {
                 let held = usize::try_from(count.held).unwrap_or(usize::MAX);
                 let waiting = count.waiting;
                 let path = format!("lock.{}", place.rule.pattern);
@@ -396,7 +396,7 @@ impl Daemon {
     }
 }
 
-/// What a plan changes, in a few words.
+/// A short summary of a plan.
 fn summary(plan: &Plan) -> String {
     const MOST: usize = 3;
     let one = |step: &rideau_config::PlanStep| match (&step.old, &step.new) {
@@ -406,7 +406,7 @@ fn summary(plan: &Plan) -> String {
     };
     let mut steps: Vec<_> = plan.steps.iter().take(MOST).map(one).collect();
     match plan.steps.len() {
-        0 => steps.push("nothing but the text".into()),
+        0 => steps.push("only the text".into()),
         len if len > MOST => steps.push(format!("and {} more", len - MOST)),
         _ => (),
     }

@@ -1,4 +1,4 @@
-//! What is held: it is counted, goes with its holder, and is given back.
+//! Leases: counting them, ending them with their holder, releasing them.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use crate::state::push::Push;
 use crate::state::ticket::Ticket;
 use crate::state::values::Happened;
 
-/// What there is of the keys of a rule.
+/// How many keys and units of a rule are held.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct LockCount {
     pub(crate) keys: usize,
@@ -217,7 +217,7 @@ impl Daemon {
             while let Ok(event) = tokio::time::timeout_at(deadline, events.recv()).await {
                 match event {
                     Ok(event) => {
-                        let seen = Happened::of(&daemon.places.load().ranges, &event);
+                        let seen = Happened::of(&daemon.catalog.load().ranges, &event);
                         let (what, value, range) = (seen.what, seen.value, seen.range);
                         tracing::info!(what, value, %range, fence = seen.fence, "value");
                     }

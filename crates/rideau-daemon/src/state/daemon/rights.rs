@@ -49,7 +49,7 @@ impl Daemon {
     ///
     /// # Errors
     ///
-    /// What the client is told.
+    /// The error for the client.
     #[inline]
     pub(crate) fn allows(
         &self,
@@ -101,7 +101,7 @@ impl Daemon {
     ///
     /// # Errors
     ///
-    /// What the client is told.
+    /// The error for the client.
     pub(crate) fn may_still_have(
         &self,
         card: &Holder,

@@ -1,4 +1,4 @@
-//! What was taken from a holder that is still there, until it is told.
+//! Leases that were taken from live holders, until these are told.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -56,7 +56,7 @@ impl LeaseTable {
         self.untold.load(Ordering::Acquire) > 0
     }
 
-    /// What a holder has lost since it was last told.
+    /// The leases that a holder has lost since it was last told.
     pub(crate) fn untold_of(&self, holder: HolderId) -> Vec<Lost> {
         let mut shard = self.shards[holder.shard as usize].lock();
         if shard.holder(holder).is_none() {

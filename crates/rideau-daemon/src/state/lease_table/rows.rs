@@ -1,4 +1,4 @@
-//! What is held and waited for, to be shown or found.
+//! Leases and pending asks as rows, to be shown or found.
 
 use std::cmp::Reverse;
 use std::sync::Arc;
@@ -18,11 +18,11 @@ pub(crate) struct LeaseRow {
     pub ticket: Ticket,
     /// The name of what it is of.
     pub name: String,
-    /// What it is.
+    /// The thing that is held.
     pub value: String,
     /// For how long.
     pub held: Duration,
-    /// What the holder says.
+    /// The note of the holder.
     pub note: Option<String>,
     /// The holder that has it.
     pub card: Arc<Holder>,
@@ -40,7 +40,7 @@ impl LeaseRow {
 }
 
 impl LeaseTable {
-    /// What a ticket stands for, to be shown.
+    /// The row of a ticket.
     ///
     /// # Errors
     ///
@@ -62,7 +62,7 @@ impl LeaseTable {
         Ok(row)
     }
 
-    /// What a holder holds, the newest first.
+    /// The rows of a holder, the newest first.
     pub(crate) fn rows(&self, holder: HolderId) -> Vec<LeaseRow> {
         let now = self.now();
         let shard = self.shards[holder.shard as usize].lock();
@@ -117,7 +117,7 @@ impl LeaseTable {
         }
     }
 
-    /// As many things as are held, about; never fewer.
+    /// About the number of held things; never fewer.
     pub(crate) fn places(&self) -> usize {
         self.shards
             .iter()
@@ -258,7 +258,11 @@ mod tests {
             .iter()
             .map(|shard| shard.lock().holders.places());
         assert!(holders.sum::<usize>() <= 10_000);
-        assert_eq!(lease_table.count(stays), 1, "who stays keeps what it has");
+        assert_eq!(
+            lease_table.count(stays),
+            1,
+            "a holder that stays keeps its leases"
+        );
         assert!(lease_table.take(ticket, None, EndReason::Released).is_ok());
     }
 

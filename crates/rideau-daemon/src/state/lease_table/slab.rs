@@ -14,7 +14,7 @@ pub(super) const NONE: u32 = u32::MAX;
 /// Blocks are small: the allocator keeps a whole page of memory for the last of a crowd
 /// that lies in it, and its pages are larger for larger blocks.
 const BLOCK_BITS: u32 = 4;
-/// A block has as many places as `free` has bits.
+/// A block has a place for each bit of `free`.
 const BLOCK: usize = 1 << BLOCK_BITS;
 const ALL_FREE: u16 = u16::MAX;
 /// This many blocks that were given back are a crowd.

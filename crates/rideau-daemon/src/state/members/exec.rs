@@ -23,7 +23,7 @@ const LINES_TOLD: usize = 5;
 /// How one pool's processes are started.
 pub(super) struct Programs {
     pool: Arc<str>,
-    workshop: Arc<RunDirs>,
+    run_dirs: Arc<RunDirs>,
     program: ArcSwap<Program>,
     /// Why the last start failed, if it did.
     failure: Mutex<Option<Arc<str>>>,
@@ -44,12 +44,12 @@ struct Teller {
     untold: AtomicU64,
 }
 
-/// What a change of a config means for processes.
+/// The effect of a changed config on processes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Changed {
-    /// Those that run are as they should be.
+    /// Running processes can stay.
     Nothing,
-    /// Those that run are of the old ways.
+    /// Running processes have the old program or options.
     Program,
 }
 
@@ -58,11 +58,11 @@ impl Programs {
         pool: &Arc<str>,
         config: &PoolConfig,
         exec: &Exec,
-        workshop: &Arc<RunDirs>,
+        run_dirs: &Arc<RunDirs>,
     ) -> Arc<Self> {
         let programs = Arc::new(Self {
             pool: Arc::clone(pool),
-            workshop: Arc::clone(workshop),
+            run_dirs: Arc::clone(run_dirs),
             program: ArcSwap::from_pointee(program(config, exec)),
             failure: Mutex::default(),
             failures: Teller::default(),
@@ -72,9 +72,9 @@ impl Programs {
         if let Ok(runtime) = Handle::try_current() {
             let programs = Arc::clone(&programs);
             runtime.spawn(async move {
-                if let Err(error) = programs.workshop.folder().await {
+                if let Err(error) = programs.run_dirs.folder().await {
                     let text = format!("there is no run folder: {error}");
-                    programs.workshop.tell(&programs.pool, text, String::new());
+                    programs.run_dirs.tell(&programs.pool, text, String::new());
                 }
             });
         }
@@ -105,7 +105,7 @@ impl Programs {
         let why = started.as_ref().err().and_then(NoMember::detail).cloned();
         if let Some(why) = &why {
             let text = "a member could not be started";
-            let tell = |detail| self.workshop.tell(&self.pool, text.into(), detail);
+            let tell = |detail| self.run_dirs.tell(&self.pool, text.into(), detail);
             self.failures.tell(|| format!(": {why}"), tell);
         }
         *self.failure.lock() = why;
@@ -113,11 +113,11 @@ impl Programs {
     }
 
     async fn try_start(&self) -> Result<Arc<Child>, NoMember> {
-        let folder = self.workshop.folder().await;
+        let folder = self.run_dirs.folder().await;
         let folder =
             folder.map_err(|error| no_member(&format!("there is no run folder: {error}")))?;
         let program = self.program.load_full();
-        let presence = self.workshop.enter();
+        let presence = self.run_dirs.enter();
         let pool = Arc::clone(&self.pool);
         let said = move |line: &OutputLine| {
             // It is there for as long as its output is read.
@@ -149,8 +149,11 @@ impl Programs {
         let stopped = child.process.stop_with(signal, within).await;
         if stopped.is_none() {
             let (pid, value) = (child.process.pid(), &child.value);
-            let text = format!("the process {pid} ({value}) was killed ({why:?}) and is not gone");
-            self.workshop.tell(&self.pool, text, String::new());
+            let text = format!(
+                "the process {pid} ({value}) was killed ({why:?}) and has not \
+                ended"
+            );
+            self.run_dirs.tell(&self.pool, text, String::new());
         }
     }
 
@@ -168,9 +171,9 @@ impl Programs {
                 return;
             };
             let text = child.ended(exit);
-            let tell = |detail| programs.workshop.tell(&programs.pool, text, detail);
+            let tell = |detail| programs.run_dirs.tell(&programs.pool, text, detail);
             programs.losses.tell(|| child.said(), tell);
-            programs.workshop.lose();
+            programs.run_dirs.lose();
         }
     }
 }
@@ -185,7 +188,7 @@ impl Child {
         format!("the process {pid} ({value}) {exit} by itself")
     }
 
-    /// What it said last.
+    /// The last lines of its output.
     fn said(&self) -> String {
         let lines = self.process.last_lines();
         let last = &lines[lines.len().saturating_sub(LINES_TOLD)..];

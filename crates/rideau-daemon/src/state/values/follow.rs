@@ -8,7 +8,7 @@ use rideau_config::{Config, RangeConfig};
 use super::place::{NamedRange, NamedRanges};
 use super::{NotOpened, Values, machine_of, ranges_of};
 
-/// What to do to go back.
+/// A step that undoes a change.
 enum Undo {
     Set(String, RangeOptions),
     Remove(RangeId),
@@ -16,7 +16,7 @@ enum Undo {
 
 impl Values {
     /// The ranges of the config that they were opened with.
-    pub(crate) fn places(&self, config: &Config, old: &NamedRanges) -> NamedRanges {
+    pub(crate) fn named_ranges(&self, config: &Config, old: &NamedRanges) -> NamedRanges {
         let place = |range: &RangeConfig| {
             let id = self.ranges.range(&range.name)?;
             let known = old.find(&range.name).filter(|old| old.id == id);

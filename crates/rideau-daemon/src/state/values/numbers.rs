@@ -1,4 +1,4 @@
-//! What nodes tell each other of a range in numbers.
+//! Counts of a range that nodes report to each other.
 
 use rideau::allocator::{RangeStats, Size};
 
@@ -15,7 +15,7 @@ pub(crate) struct RangeNumbers {
 }
 
 impl RangeNumbers {
-    /// What this node has.
+    /// The counts of this node.
     pub(crate) fn of(stats: &RangeStats) -> Self {
         Self {
             size: stats.size,
@@ -38,7 +38,7 @@ impl RangeNumbers {
         all.join(" ").into_bytes()
     }
 
-    /// What another node wrote.
+    /// Parses the counts of another node.
     pub(crate) fn read(bytes: &[u8]) -> Option<Self> {
         let mut words = str::from_utf8(bytes).ok()?.split(' ');
         // Of all numbers only one is too large for this: that of all there are.

@@ -26,11 +26,11 @@ pub(crate) struct NamedRange {
     pub id: RangeId,
     /// How it was set up.
     pub config: RangeConfig,
-    /// What became of the asks that came.
+    /// Outcomes of asks.
     pub counts: Arc<RangeCounts>,
 }
 
-/// What became of asks for a value of a range.
+/// Outcomes of asks for a value of a range.
 #[derive(Default)]
 pub(crate) struct RangeCounts {
     /// How often no value was free.
@@ -49,10 +49,10 @@ struct Lately {
 }
 
 impl NamedRanges {
-    pub(super) fn new(places: Vec<Arc<NamedRange>>) -> Self {
+    pub(super) fn new(ranges: Vec<Arc<NamedRange>>) -> Self {
         let mut spans = Vec::new();
         let mut by_name = HashMap::new();
-        for place in places {
+        for place in ranges {
             for span in &place.config.options.spans {
                 spans.push((span.interval, span.kind, Arc::clone(&place)));
             }

@@ -15,7 +15,7 @@ use siphasher::sip128::{Hasher128, SipHasher24};
 
 use crate::state::ticket::{self, Ticket, spread};
 
-/// What the tickets of one server follow from.
+/// The secret from which the tickets of values are computed.
 pub(super) struct Secret {
     bytes: [u8; LEN],
     /// Has swallowed all of them.
@@ -87,7 +87,7 @@ impl Secret {
         Ok((secret, Origin::Read))
     }
 
-    /// What a file has, or what is wrong with it.
+    /// Reads the bytes of the file, or says what is wrong with them.
     fn read_from(bytes: &[u8]) -> Result<Self, String> {
         let (own, sum) = bytes.split_at_checked(LEN).unwrap_or((bytes, &[]));
         let own = own.try_into();
@@ -160,7 +160,7 @@ impl Secret {
     }
 }
 
-/// What shows that a file is as it was written.
+/// The checksum of the file.
 fn checksum(bytes: &[u8; LEN]) -> [u8; SUM] {
     let mut hasher = SipHasher24::new();
     hasher.write(bytes);

@@ -17,7 +17,7 @@ use super::secret::{Origin, Secret};
 
 /// Where the log and the snapshots are, within the folder.
 const RANGES: &str = "ranges";
-/// What the tickets follow from.
+/// The file of the secret of tickets.
 const SECRET: &str = "tickets.key";
 
 /// A folder, opened or not.
@@ -156,7 +156,7 @@ impl Kept {
         Self(folder.map(|folder| Arc::clone(&folder.store)))
     }
 
-    /// What the store says, or else what one says that keeps nothing.
+    /// Asks the store, or a store that keeps nothing.
     fn ask<T>(
         &self,
         nothing: T,

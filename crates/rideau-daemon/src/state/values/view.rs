@@ -18,7 +18,7 @@ pub(crate) struct ViewPlaces(BTreeMap<String, ViewPlace>);
 pub(crate) struct ViewPlace {
     /// How it was set up.
     pub config: ViewConfig,
-    /// What it counts.
+    /// The values that it counts.
     pub counted: Counted,
 }
 

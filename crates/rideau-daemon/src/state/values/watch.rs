@@ -1,4 +1,4 @@
-//! What happens to values, for the clients that watch.
+//! Changes of values, for the clients that watch.
 
 use std::sync::Arc;
 
@@ -12,13 +12,13 @@ use super::{NamedRanges, sees_fence};
 pub(crate) struct Happened {
     /// The name of its range; empty if that is gone.
     pub range: Arc<str>,
-    /// What happened.
+    /// The kind of change, as a word.
     pub what: &'static str,
     /// The value.
     pub value: String,
     /// Its holder's number.
     pub fence: u64,
-    /// Whose it is, if that is known.
+    /// The owner, if known.
     pub owner: Option<Box<[u8]>>,
     /// The number of the event: a client that misses some sees a gap.
     pub number: u64,

@@ -5,7 +5,7 @@ use crate::tests::admin::web::{CONFIG, Server};
 #[tokio::test]
 async fn a_pool_is_paused_resumed_resized_and_renewed() {
     let server = Server::start(CONFIG).await;
-    let pool = server.daemon.places.load().pools["pg"].clone();
+    let pool = server.daemon.catalog.load().pools["pg"].clone();
     assert_eq!(server.act("/api/v1/pools/pg/pause", "").await.status, 200);
     assert!(pool.pool.stats().is_suspended);
     assert_eq!(server.act("/api/v1/pools/pg/resume", "").await.status, 200);
@@ -104,7 +104,7 @@ async fn a_config_is_checked_planned_and_applied() {
     let plan = server.act("/api/v1/config/plan", &good).await.json();
     assert_eq!(plan["steps"][0]["path"], "pool.pg.max", "{plan}");
     assert_eq!(plan["steps"][0]["new"], "1");
-    let pool = server.daemon.places.load().pools["pg"].clone();
+    let pool = server.daemon.catalog.load().pools["pg"].clone();
     assert_eq!(pool.pool.stats().max, 2, "a plan changes nothing");
     assert_eq!(server.act("/api/v1/config/apply", "x").await.status, 422);
     let applied = server.act("/api/v1/config/apply", &good).await;

@@ -96,7 +96,7 @@ async fn a_client_that_hangs_up_while_it_waits_gives_its_place_up() {
     let header = format!("Rideau-Session: {session}");
     let body = r#"{"wait_ms":30000}"#;
     let waiting = server.open("POST /v1/ask/work", &[&header], body).await;
-    let broker = server.daemon.places.load().brokers["work"].clone();
+    let broker = server.daemon.catalog.load().brokers["work"].clone();
     server.until(|_| broker.broker.len(Side::Ask) == 1).await;
     assert_eq!(server.daemon.counts.waiting.load(Ordering::Relaxed), 1);
     drop(waiting);

@@ -61,7 +61,7 @@ async fn every_route_answers_as_documented() {
     }
     let documented: BTreeSet<_> = documented(&document).collect();
     let missed: Vec<_> = documented.difference(&seen).collect();
-    assert!(missed.is_empty(), "nobody called {missed:?}");
+    assert!(missed.is_empty(), "no test called {missed:?}");
     server.daemon.apps.close_now().await;
     let _ = std::fs::remove_dir_all(folder);
 }

@@ -82,7 +82,10 @@ async fn one_watcher_too_many_is_told_so() {
     }
     let refused = server.get("/api/v1/stream").await;
     assert_eq!(refused.status, 503, "{refused:?}");
-    assert!(refused.text("error").contains("64 watch"), "{refused:?}");
+    assert!(
+        refused.text("error").contains("64 streams are open"),
+        "{refused:?}"
+    );
     let limits = server.get("/api/v1/limits").await.json();
     let rows = limits["limits"].as_array().unwrap();
     let row = rows.iter().find(|row| row["name"] == "http_watchers");

@@ -212,8 +212,8 @@ async fn brokers_show_which_side_was_first_and_whether_they_refuse() {
     let ask = server.ask(&session, "/v1/ask/work", r#"{"wait_ms":5000}"#);
     let offer = async {
         let is_there = |daemon: &Daemon| {
-            let places = daemon.places.load();
-            places.brokers["work"].broker.stats().asks_len == 1
+            let catalog = daemon.catalog.load();
+            catalog.brokers["work"].broker.stats().asks_len == 1
         };
         server.until(is_there).await;
         server.ask(&session, "/v1/offer/work", "").await

@@ -203,7 +203,7 @@ async fn connections_of_http_count_for_their_user() {
     let more = server.send("GET /api/v1/pools", &[AUTH], "").await;
     assert_eq!(more.status, 429, "{more:?}");
     let said = more.text("error");
-    let begin = "user a has 1 HTTP connections, as many as user.a.http_connections_max allows";
+    let begin = "user.a.http_connections_max (1) reached";
     assert!(said.starts_with(begin), "{said}");
     drop(watcher);
     server
@@ -243,10 +243,7 @@ async fn streams_sessions_and_waits_over_http_count_for_their_user() {
     };
     let watcher = Watcher::open(&server, "/api/v1/events").await;
     let more = server.send("GET /api/v1/stream", &[AUTH], "").await;
-    busy(
-        more,
-        "user a has 1 streams, as many as user.a.streams_max allows",
-    );
+    busy(more, "user.a.streams_max (1) reached");
     drop(watcher);
     server
         .until(|daemon| daemon.quotas.of("a").now(Quota::Streams) == 0)
@@ -254,20 +251,14 @@ async fn streams_sessions_and_waits_over_http_count_for_their_user() {
 
     let opened = server.send("POST /v1/sessions", &[AUTH], "").await;
     let more = server.send("POST /v1/sessions", &[AUTH], "").await;
-    busy(
-        more,
-        "user a has 1 sessions, as many as user.a.sessions_max allows",
-    );
+    busy(more, "user.a.sessions_max (1) reached");
 
     let session = format!("Rideau-Session: {}", opened.text("id"));
     let headers = [AUTH, session.as_str()];
     let lock = "POST /v1/lock/k";
     assert_eq!(server.send(lock, &headers, "").await.status, 200);
     let waits = server.send(lock, &headers, r#"{"wait_ms":20000}"#).await;
-    busy(
-        waits,
-        "user a has 0 commands that wait, as many as user.a.waiting_max allows",
-    );
+    busy(waits, "user.a.waiting_max (0) reached");
 }
 
 #[tokio::test]

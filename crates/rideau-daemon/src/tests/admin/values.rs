@@ -34,7 +34,10 @@ async fn a_value_that_goes_with_its_holder_needs_a_session() {
     let server = Server::start(CONFIG).await;
     let alone = server.send("POST /v1/reserve/held", &[], "").await;
     assert_eq!(alone.status, 400, "{alone:?}");
-    assert!(alone.text("error").contains("open a session"), "{alone:?}");
+    assert!(
+        alone.text("error").contains("has to be a session"),
+        "{alone:?}"
+    );
     assert_eq!(server.get("/v1/values/1").await.text("state"), "free");
     let session = server.session("").await;
     let got = server.ask(&session, "/v1/reserve/held", "").await;

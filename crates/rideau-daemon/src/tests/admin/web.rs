@@ -75,13 +75,13 @@ impl Server {
         let redis = Listener::bind(&Listen::Tcp(free), 0o600).await.unwrap();
         let mut admin = AdminListener::default();
         let http = admin.listen(free, None).await.unwrap();
-        let lanes = Arc::new(IoThreads::start(Some(1)).unwrap());
+        let io_threads = Arc::new(IoThreads::start(Some(1)).unwrap());
         daemon.apps.begin(&daemon.config.load());
         Self {
             http,
             redis: redis.port().unwrap(),
             tasks: vec![
-                tokio::spawn(redis.serve(Arc::clone(&daemon), lanes)),
+                tokio::spawn(redis.serve(Arc::clone(&daemon), io_threads)),
                 tokio::spawn(admin.serve(Arc::clone(&daemon))),
                 tokio::spawn(keep_sessions(Arc::clone(&daemon))),
             ],

@@ -37,8 +37,7 @@ fn a_key_more_than_a_rule_allows_is_refused_and_counted() {
     let first = ticket(&peer.say("LOCK few/1"));
     ticket(&peer.say("LOCK few/2"));
     let no = peer.say("LOCK few/3");
-    let text = "-BUSY 2 keys of \"few/*\" are held or waited for, as many as \
-                lock.\"few/*\".keys_max allows: release some, or raise the limit.";
+    let text = "-BUSY lock.\"few/*\".keys_max (2) reached: release some keys or raise it.";
     assert_eq!(no, text);
     assert_eq!(peer.say("LOCK few/3 WAIT 1000"), text);
     assert_eq!(peer.say("LOCK few/3 WAIT 1000 ASYNC"), text);
@@ -68,8 +67,7 @@ fn all_keys_together_have_a_limit_that_can_be_changed() {
     for key in ["few/1", "few/2", "x"] {
         ticket(&peer.say(&format!("LOCK {key}")));
     }
-    let text = "-BUSY 3 keys are held or waited for, as many as limits.keys_max allows: release \
-                some, or raise the limit.";
+    let text = "-BUSY limits.keys_max (3) reached: release some keys or raise it.";
     assert_eq!(peer.say("LOCK y"), text);
     let limits = peer.say("INFO limits");
     assert!(

@@ -177,8 +177,11 @@ fn a_no_is_shown_and_explained() {
     assert_eq!(cell(&drops, 0, "kind"), "broker");
     assert_eq!(cell(&drops, 0, "reason"), "timeout");
     let said = peer.say("EXPLAIN d-1");
-    assert!(said.starts_with("broker work said no "), "{said}");
-    assert!(said.contains("it waited as long as an ask may"), "{said}");
+    assert!(said.starts_with("broker work refused this ask "), "{said}");
+    assert!(
+        said.contains("it reached the timeout of the queue"),
+        "{said}"
+    );
     assert!(said.contains("At that moment:"), "{said}");
     peer.say("HELLO 3");
     let facts = peer.say("EXPLAIN d-1 JSON");
@@ -196,7 +199,7 @@ fn an_unknown_name_is_explained_as_a_key_that_is_not_held() {
     let server = Server::start("[lock.\"*\"]\n");
     let mut peer = server.connect();
     let said = peer.say("EXPLAIN cda");
-    let begin = "Nothing there is called \"cda\". As a key of locks it has the rule [lock.\"*\"]: ";
+    let begin = "Nothing is called \"cda\". As a lock key it has the rule [lock.\"*\"]: ";
     assert!(said.starts_with(begin), "{said}");
     peer.say("LOCK cda");
     let said = peer.say("EXPLAIN cda");
@@ -219,8 +222,8 @@ fn everything_that_has_a_name_is_explained() {
         ("crew", "Regulator crew:\n"),
         (
             "tenant/9",
-            "Key tenant/9 has the rule [lock.\"tenant/*\"]: 3 units in each bucket the client \
-             asks for. 0 are held, 0 wait.\n",
+            "Key tenant/9 has the rule [lock.\"tenant/*\"]: 3 units in each bucket; the client \
+             says how many buckets. 0 are held, 0 wait.\n",
         ),
         ("1", "Connection 1 is conn-1, user default, from 127.0.0.1:"),
         (&ticket, "conn-1 has held \"A\" of pool cad for "),
@@ -236,17 +239,18 @@ fn everything_that_has_a_name_is_explained() {
     peer.say(&format!("RELEASE {ticket}"));
     let over = peer.say(&format!("EXPLAIN {ticket}"));
     assert!(
-        over.starts_with("This ticket is over: it was released "),
+        over.starts_with("This ticket has ended: it was released "),
         "{over}"
     );
     assert_eq!(
         peer.say("EXPLAIN nothing"),
-        "-NOSUCH thing \"nothing\": it is no ticket, d- id, pool, broker, regulator, range, value, \
+        "-NOSUCH thing \"nothing\": it is not a ticket, d- id, pool, broker, regulator, range, \
+         value, \
          key or connection that you may see; SHOW lists them."
     );
     assert_eq!(
         peer.say("EXPLAIN cad XML"),
-        "-ERR EXPLAIN wants JSON or nothing, not \"XML\"."
+        "-ERR EXPLAIN takes JSON or nothing, not \"XML\"."
     );
 }
 
@@ -294,12 +298,12 @@ fn a_limit_counts_what_it_turned_away() {
     peer.say("LOCK a");
     assert!(
         peer.say("LOCK b")
-            .starts_with("-BUSY this holder has 1 leases")
+            .starts_with("-BUSY limits.held_max (1) reached")
     );
     peer.say("SESSION OPEN");
     assert!(
         peer.say("SESSION OPEN")
-            .starts_with("-BUSY there are 1 sessions")
+            .starts_with("-BUSY limits.sessions_max (1) reached")
     );
     assert!(
         peer.say("LOCK much-too-long")
@@ -332,6 +336,6 @@ fn what_cannot_be_shown_is_said() {
     );
     assert_eq!(
         peer.say("SHOW POOLS COUNT 0"),
-        "-ERR COUNT wants rows from 1 to 100000, not \"0\"."
+        "-ERR COUNT takes rows from 1 to 100000, not \"0\"."
     );
 }

@@ -70,8 +70,7 @@ fn a_pool_that_is_wrong_is_not_added() {
     let said = text(&peer.ask(&["POOL.ADD", "more", KEYS]));
     assert_eq!(
         said,
-        "-BUSY there are as many names as limits.names_max allows, 2: remove some, or raise the \
-         limit."
+        "-BUSY limits.names_max (2) reached: remove some names or raise it."
     );
     peer.say("CONFIG SET limits.names_max 9");
     let said = text(&peer.ask(&["POOL.ADD", "cad", KEYS]));
@@ -88,18 +87,18 @@ fn what_is_not_there_is_not_changed() {
     let server = Server::start(TEXT);
     let mut peer = server.connect();
     peer.ask(&["POOL.ADD", "cad", KEYS]);
-    let none = "-NOSUCH pool \"cam\": SHOW POOLS lists those there are, POOL.ADD adds one.";
+    let none = "-NOSUCH pool \"cam\": SHOW POOLS lists them, POOL.ADD adds one.";
     for (line, error) in [
         ("POOL.DEL cam", none),
         ("POOL.SET cam MAX 1", none),
         ("POOL.RECYCLE cam", none),
         (
             "POOL.DEL cad SOON",
-            "-ERR POOL.DEL wants GRACEFUL ms or NOW, not \"SOON\".",
+            "-ERR POOL.DEL takes GRACEFUL ms or NOW, not \"SOON\".",
         ),
         (
             "POOL.DEL cad GRACEFUL",
-            "-ERR GRACEFUL wants milliseconds, and nothing follows.",
+            "-ERR GRACEFUL needs milliseconds, and nothing follows.",
         ),
         (
             "POOL.SET cad MAXX 1",
@@ -107,7 +106,7 @@ fn what_is_not_there_is_not_changed() {
         ),
         (
             "POOL.SET cad MAX 1 INIT",
-            "-ERR POOL.SET wants a value, and nothing follows.",
+            "-ERR POOL.SET needs a value, and nothing follows.",
         ),
         (
             "POOL.RECYCLE cad UNDER 1",
@@ -152,7 +151,7 @@ fn members_are_replaced() {
     peer.ask(&["POOL.ADD", "cad", KEYS]);
     let ticket = take(&mut peer, "cad");
     assert_eq!(peer.say("POOL.RECYCLE cad OVER 0"), "+OK");
-    let place = server.daemon.places.load().pools["cad"].clone();
+    let place = server.daemon.catalog.load().pools["cad"].clone();
     assert_eq!(place.pool.stats().generation, 1);
     peer.say(&format!("RELEASE {ticket}"));
     let events = peer.ask(&["SHOW", "EVENTS"]);

@@ -38,7 +38,7 @@ fn a_user_has_as_many_connections_as_it_may() {
     let server = server("connections_max = 2");
     let (one, mut two) = (login(&server, "anna"), login(&server, "anna"));
     let mut three = server.connect();
-    let no = "user anna has 2 connections, as many as user.anna.connections_max allows: close";
+    let no = "user.anna.connections_max (2) reached: close";
     busy(&three.say("AUTH anna secret"), no);
     busy(&three.say("HELLO 3 AUTH anna secret"), no);
     // A connection that is one of them stays one of them.
@@ -60,7 +60,7 @@ fn a_user_has_as_many_sessions_as_it_may() {
     let (mut anna, mut ops) = (login(&server, "anna"), login(&server, "ops"));
     anna.say("SESSION OPEN TTL 600000");
     anna.say("SESSION OPEN TTL 600000");
-    let no = "user anna has 2 sessions, as many as user.anna.sessions_max allows: close some";
+    let no = "user.anna.sessions_max (2) reached: close some";
     busy(&anna.say("SESSION OPEN"), no);
     assert!(ops.say("SESSION OPEN").starts_with("[s-"));
     assert_eq!(anna.say("SESSION CLOSE"), "0");
@@ -81,7 +81,7 @@ fn a_user_has_as_many_streams_as_it_may() {
     one.say("RANGE.WATCH");
     one.say("MONITOR");
     until(&server, Quota::Streams, 3);
-    let no = "user anna has 3 streams, as many as user.anna.streams_max allows: close some";
+    let no = "user.anna.streams_max (3) reached: close some";
     busy(&two.say("SUBSCRIBE rideau:events:pool"), no);
     busy(&two.say("RANGE.WATCH"), no);
     busy(&two.say("MONITOR"), no);
@@ -107,7 +107,7 @@ fn a_user_has_as_many_streams_as_it_may() {
     assert_eq!(more.say("AUTH anna secret"), "+OK");
     let heard = more.hear();
     assert!(
-        heard.contains("\"error\":\"BUSY user anna has 3 streams"),
+        heard.contains("\"error\":\"BUSY user.anna.streams_max (3) reached"),
         "{heard}"
     );
     assert_eq!(more.hear(), ">[unsubscribe, rideau:events:pool, 0]");
@@ -151,7 +151,7 @@ fn as_many_commands_of_a_user_wait_as_may() {
     wait(&mut one);
     assert!(two.say("LOCK k WAIT 20000 ASYNC").starts_with("[await, "));
     until(&server, Quota::Waiting, 2);
-    let no = "user anna has 2 commands that wait, as many as user.anna.waiting_max allows: ask";
+    let no = "user.anna.waiting_max (2) reached: retry";
     busy(&two.say("LOCK k WAIT 20000"), no);
     busy(&two.say("LOCK k WAIT 20000 ASYNC"), no);
     // What need not wait is not refused.

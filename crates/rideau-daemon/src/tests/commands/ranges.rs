@@ -203,7 +203,7 @@ fn a_repeated_ask_gets_the_same_answer() {
     drop(peer);
     until(|| other.say("HELD").contains(&moved.1));
     let seen = ask(&mut other, &format!("LOOKUP {}", moved.0));
-    assert_eq!(seen[4], "reserved", "it went to who asked last");
+    assert_eq!(seen[4], "reserved", "it went to the last ask");
 }
 
 #[test]
@@ -283,39 +283,39 @@ const WRONG: &[(&str, &str)] = &[
     ("RESERVE office,", "-NOSUCH range \"\""),
     (
         "RESERVE 10.20.0.9-10.20.0.1",
-        "-ERR \"10.20.0.9-10.20.0.1\" stands for no values: the last value is before the first",
+        "-ERR \"10.20.0.9-10.20.0.1\" is not a set of values: the last value is before the first",
     ),
     (
         "RESERVE 10.20.0.1-7",
-        "-ERR \"10.20.0.1-7\" stands for no values",
+        "-ERR \"10.20.0.1-7\" is not a set of values",
     ),
     (
         "RESERVE 10.20.0.0/33",
-        "-ERR \"10.20.0.0/33\" stands for no values",
+        "-ERR \"10.20.0.0/33\" is not a set of values",
     ),
     (
         "RESERVE office TTL 0",
-        "-ERR TTL wants milliseconds from 1 to",
+        "-ERR TTL takes milliseconds from 1 to",
     ),
     (
         "RESERVE office TTL 99999999999999",
-        "-ERR TTL wants milliseconds from 1 to",
+        "-ERR TTL takes milliseconds from 1 to",
     ),
     (
         "RESERVE office TTL 9999999999",
-        "-ERR TTL wants 2592000000 milliseconds at most here",
+        "-ERR TTL is over the range's ttl_max: it takes at most 2592000000 milliseconds",
     ),
     (
         "RESERVE office TTL soon",
-        "-ERR TTL wants milliseconds, not \"soon\"",
+        "-ERR TTL takes milliseconds, not \"soon\"",
     ),
     (
         "RESERVE office COUNT 0",
-        "-ERR COUNT wants a number from 1 to 1024",
+        "-ERR COUNT takes a number from 1 to 1024",
     ),
     (
         "RESERVE office COUNT 2000",
-        "-ERR COUNT wants a number from 1 to 1024",
+        "-ERR COUNT takes a number from 1 to 1024",
     ),
     (
         "RESERVE office COUNT 2 UNIQUE x",
@@ -332,14 +332,14 @@ const WRONG: &[(&str, &str)] = &[
     ("RESERVE office PREFER a PREFER b", "-NOSUCH range \"a\""),
     ("CLAIM 10.20.0.0", "-NOSUCH value \"10.20.0.0\""),
     ("CLAIM 77.7.7.7", "-NOSUCH value \"77.7.7.7\""),
-    ("CLAIM nonsense", "-ERR \"nonsense\" is no value"),
+    ("CLAIM nonsense", "-ERR \"nonsense\" is not a value"),
     (
         "CLAIM 10.20.0.2 UNIQUE mine",
         "-ERR another reservation has this key for itself",
     ),
     (
         "RELEASE 10.20.0.1",
-        "-ERR \"10.20.0.1\": this range wants the fence",
+        "-ERR \"10.20.0.1\": this range needs the fence",
     ),
     (
         "RELEASE 10.20.0.1 FENCE 1",
@@ -360,13 +360,13 @@ const WRONG: &[(&str, &str)] = &[
     ("LOOKUP 4711", "-NOSUCH value \"4711\""),
     (
         "LOOKUP 340282366920938463463374607431768211456",
-        "-ERR \"340282366920938463463374607431768211456\" is no value",
+        "-ERR \"340282366920938463463374607431768211456\" is not a value",
     ),
     ("RANGE.STAT nothing", "-NOSUCH range \"nothing\""),
     ("RANGE.RELEASE KEYPREFIX", "-ERR wrong number of arguments"),
     (
         "RANGE.DEBUG 3601",
-        "-ERR RANGE.DEBUG wants seconds from 0 to 3600",
+        "-ERR RANGE.DEBUG takes seconds from 0 to 3600",
     ),
 ];
 
@@ -405,7 +405,10 @@ fn what_is_wrong_says_so_in_its_own_words_and_changes_nothing() {
     }
     let nine = format!("RESERVE office{}", " PREFER office".repeat(8));
     let said = peer.say(&nine);
-    assert!(said.starts_with("-ERR RESERVE knows 8 tiers"), "{said}");
+    assert!(
+        said.starts_with("-ERR RESERVE takes at most 8 tiers"),
+        "{said}"
+    );
     assert_eq!(peer.say("RANGE.STAT"), before, "nothing has changed");
     let seen = ask(&mut peer, "LOOKUP 10.20.0.1");
     assert_eq!(seen[6], fence);

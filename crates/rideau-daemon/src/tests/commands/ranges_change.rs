@@ -34,7 +34,7 @@ fn ranges_come_grow_drain_and_go_and_the_config_knows() {
     assert_eq!(
         ask(&mut peer, "LOOKUP 5000")[4],
         "reserved",
-        "nobody loses one"
+        "no holder loses one"
     );
     let overlap = text(&peer.ask(&["RANGE.ADD", "twice", "values = [\"5003\"]"]));
     assert!(overlap.contains("has values of range `more`"), "{overlap}");
@@ -200,12 +200,12 @@ fn limits_turn_away_and_are_counted() {
     for (words, error, name) in [
         (
             vec!["RESERVE", "office"],
-            "-BUSY 1 values have holders",
+            "-BUSY limits.reservations_max (1) reached",
             "reservations_max",
         ),
         (
             vec!["RANGE.ADD", "x", "values = [\"9\"]"],
-            "-BUSY there are as many ranges",
+            "-BUSY limits.ranges_max",
             "ranges_max",
         ),
         (

@@ -73,7 +73,10 @@ fn an_ask_that_is_answered_later_is_awaited_or_cancelled_by_its_ticket() {
     );
     assert_eq!(peer.say(&format!("RELEASE {}", got[3])), "+OK");
     let refused = peer.say("RESERVE office COUNT 2 ASYNC");
-    assert!(refused.contains("COUNT goes without ASYNC"), "{refused}");
+    assert!(
+        refused.contains("COUNT and ASYNC cannot be combined"),
+        "{refused}"
+    );
 }
 
 #[test]

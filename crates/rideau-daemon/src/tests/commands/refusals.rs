@@ -1,4 +1,4 @@
-//! A no has one shape, whatever was asked for and however.
+//! A refusal has one form, for every kind of ask.
 
 use rideau::Reason;
 use rideau_resp::Value;
@@ -76,7 +76,7 @@ fn every_no_has_a_reason_a_time_and_an_id_as_fields() {
             let (word, [.., id]) = no(&ask(&mut peer, &format!("{line} WAIT 5")));
             assert_eq!(word, "timeout", "{line}");
             let explained = peer.say(&format!("EXPLAIN {id}"));
-            assert!(explained.contains("said no"), "{explained}");
+            assert!(explained.contains("refused this ask"), "{explained}");
             // One waits, and no more may.
             let waits = ask(&mut holder, &format!("{line} WAIT 20000 ASYNC"));
             let (word, [_, _, reason, ..]) = no(&ask(&mut peer, &format!("{line} WAIT 20000")));

@@ -22,7 +22,7 @@ const PARTED: &[&str] = &[
     "ACL", "CLIENT", "CLUSTER", "CONFIG", "LATENCY", "MODULE", "SESSION", "SHOW", "SLOWLOG",
 ];
 
-/// As many words as a command wants; what they say makes no sense to any.
+/// Enough words for a command; no command can parse them.
 fn words(about: &commands::About) -> Vec<&'static str> {
     let mut words = vec![about.name];
     words.resize(about.words.max(2), "x");

@@ -55,8 +55,8 @@ impl Server {
             let listen = Listen::Tcp("127.0.0.1:0".parse().unwrap());
             let listener = Listener::bind(&listen, 0).await.unwrap();
             let port = listener.port().unwrap();
-            let lanes = Arc::new(IoThreads::start(Some(1)).unwrap());
-            tokio::spawn(listener.serve(Arc::clone(&daemon), lanes));
+            let io_threads = Arc::new(IoThreads::start(Some(1)).unwrap());
+            tokio::spawn(listener.serve(Arc::clone(&daemon), io_threads));
             tokio::spawn(crate::serve::keep_sessions(Arc::clone(&daemon)));
             (daemon, port)
         });

@@ -79,7 +79,7 @@ fn what_is_wrong_changes_nothing_and_says_where() {
         ),
         (
             vec!["SET", "pool.cad.max"],
-            "-ERR CONFIG SET wants a value, and nothing follows.",
+            "-ERR CONFIG SET needs a value, and nothing follows.",
         ),
         (
             vec!["APPLY", "[pool.cad]\nmx = 1\n"],
@@ -105,7 +105,7 @@ fn what_is_wrong_changes_nothing_and_says_where() {
             vec!["ROLLBACK", "7"],
             "-CONFIG version 7 is not kept: CONFIG HISTORY shows 1 to 1.",
         ),
-        (vec!["RESETSTAT"], "-ERR counters only grow here"),
+        (vec!["RESETSTAT"], "-ERR counters cannot be reset"),
         (vec!["FROB"], "-ERR CONFIG does not know \"FROB\"."),
     ] {
         let mut all = vec!["CONFIG"];
@@ -183,7 +183,7 @@ fn what_needs_a_restart_is_said() {
     let mut peer = server.operator();
     assert_eq!(
         peer.say("CONFIG SET server.threads 3"),
-        "+OK, but server.threads counts after the next start"
+        "+OK, but server.threads takes effect after the next start"
     );
     let config = peer.say("INFO config");
     assert!(
@@ -193,13 +193,13 @@ fn what_needs_a_restart_is_said() {
     let events = peer.ask(&["SHOW", "EVENTS"]);
     assert_eq!(
         cell(&events, 0, "text"),
-        "set: server.threads 0 -> 3; part of it counts after the next start"
+        "set: server.threads 0 -> 3; part of it takes effect after the next start"
     );
     assert_eq!(cell(&events, 0, "by"), "operator");
     let back = peer.ask(&["CONFIG", "ROLLBACK"]);
     assert_eq!(
         rows(&back),
-        ["[server.threads, 3, 0, live, The server was started with it, so it counts., 0]"]
+        ["[server.threads, 3, 0, live, The server was started with it, so it is in effect., 0]"]
     );
     let config = peer.say("INFO config");
     assert!(config.contains("restart_needed_for:\r\n"), "{config}");
@@ -258,7 +258,7 @@ fn the_file_is_read_again_and_written() {
     let said = peer.say("CONFIG REWRITE NOW");
     assert_eq!(
         said,
-        "-ERR CONFIG REWRITE wants FORCE or nothing, not \"NOW\"."
+        "-ERR CONFIG REWRITE takes FORCE or nothing, not \"NOW\"."
     );
     let said = peer.say("CONFIG REWRITE");
     assert!(
@@ -334,7 +334,7 @@ fn a_client_that_waits_and_holds_keeps_its_place() {
     other.send(&["TAKE", "cad", "WAIT", "10000"]);
     while cell(&peer.ask(&["SHOW", "POOLS"]), 0, "waiting") != "1" {}
     let plan = peer.ask(&["CONFIG", "APPLY", &TEXT.replace("5s", "9s")]);
-    let meaning = "The 1 that waits keeps their place and times.";
+    let meaning = "The 1 that waits keeps its position and times.";
     assert_eq!(cell(&plan, 0, "meaning"), meaning);
     peer.say(&format!("RELEASE {}", tickets[0]));
     assert!(other.hear().starts_with("[go, "));

@@ -306,8 +306,8 @@ fn a_command_of_a_user_who_is_no_more_is_answered_before_the_end() {
         wait_for_one(&mut ops);
         apply(&mut ops, None);
         let said = anna.hear();
-        assert!(said.starts_with("-NOAUTH user anna is no more"), "{said}");
-        is_told(&server, right, "user anna is no more");
+        assert!(said.starts_with("-NOAUTH user anna was removed"), "{said}");
+        is_told(&server, right, "user anna was removed");
         assert_eq!(anna.next(), None);
         assert_eq!(waiting(&mut ops), 0, "{line}");
     }

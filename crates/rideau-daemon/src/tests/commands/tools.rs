@@ -56,7 +56,7 @@ fn an_unlock_on_another_connection_names_the_one_that_has_it() {
         free.starts_with("-NOTHELD this connection (1) has no unit of \"job\""),
         "{free}"
     );
-    assert!(!free.contains("SESSION"), "nobody has it: {free}");
+    assert!(!free.contains("SESSION"), "it is free: {free}");
     one.say("CLIENT SETNAME web-1");
     one.say("LOCK job");
     let said = other.say("UNLOCK job");
@@ -124,8 +124,8 @@ fn connections_are_listed_by_what_they_are() {
     ears.say("UNSUBSCRIBE");
     assert!(listed("TYPE pubsub").is_empty());
     let said = one.say("CLIENT LIST TYPE robot");
-    assert!(said.starts_with("-ERR TYPE wants NORMAL, PUBSUB"), "{said}");
-    assert!(one.say("CLIENT LIST ID x").starts_with("-ERR ID wants"));
+    assert!(said.starts_with("-ERR TYPE takes NORMAL, PUBSUB"), "{said}");
+    assert!(one.say("CLIENT LIST ID x").starts_with("-ERR ID takes"));
     assert!(
         one.say("CLIENT LIST COLOUR red")
             .starts_with("-ERR CLIENT LIST does not know")
@@ -153,7 +153,7 @@ fn commands_are_listed_by_what_they_are() {
     assert!(listed(&mut peer, "COMMAND LIST FILTERBY MODULE json").is_empty());
     assert!(
         peer.say("COMMAND LIST FILTERBY SIZE 3")
-            .starts_with("-ERR FILTERBY wants")
+            .starts_with("-ERR FILTERBY takes")
     );
     assert_eq!(
         listed(&mut peer, "COMMAND GETKEYS LOCK job WAIT 5"),

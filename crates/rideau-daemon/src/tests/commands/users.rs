@@ -60,7 +60,7 @@ fn a_user_who_is_no_more_loses_its_connections_and_sessions() {
     ops.ask(&["CONFIG", "APPLY", &config(&[OPS])]);
     assert_eq!(anna.next(), None);
     let said = waiting.hear();
-    assert!(said.starts_with("-NOAUTH user anna is no more"), "{said}");
+    assert!(said.starts_with("-NOAUTH user anna was removed"), "{said}");
     assert_eq!(waiting.next(), None);
     while cell(&ops.ask(&["SHOW", "POOLS"]), 0, "held") != "0" {}
     assert!(rows(&ops.ask(&["SHOW", "SESSIONS"])).is_empty());

@@ -120,7 +120,7 @@ fn nothing_can_be_had_of_a_view_and_nothing_ends_with_it() {
     for (line, error) in [
         ("RANGE.COUNT nothing", "-NOSUCH range \"nothing\""),
         ("RANGE.INFO nothing", "-NOSUCH range \"nothing\""),
-        ("RANGE.COUNT 9-1", "-ERR \"9-1\" stands for no values"),
+        ("RANGE.COUNT 9-1", "-ERR \"9-1\" is not a set of values"),
         ("RANGE.INFO", "-ERR wrong number of arguments"),
         ("RANGE.COUNT floor more", "-ERR"),
     ] {

@@ -211,7 +211,10 @@ fn shedding_is_told_when_it_begins_and_when_it_is_over() {
     }
     let events = peer.ask(&["SHOW", "EVENTS", "work"]);
     let texts: Vec<_> = (0..2).map(|row| cell(&events, row, "text")).collect();
-    assert_eq!(texts[0], "broker work sheds no more: 4 were shed in 1.0s");
+    assert_eq!(
+        texts[0],
+        "broker work has stopped shedding: 4 were shed in 1.0s"
+    );
     assert_eq!(texts[1], "broker work begins to shed, 3 so far (timeout)");
     assert_eq!(crate::tests::commands::peer::rows(&events).len(), 2);
 }
@@ -233,7 +236,7 @@ fn a_client_that_promises_to_say_something_and_does_not_is_gone() {
     assert_eq!(third.say("CLIENT HEARTBEAT 0"), "+OK");
     assert_eq!(
         third.say("CLIENT HEARTBEAT never"),
-        "-ERR CLIENT HEARTBEAT wants milliseconds, not \"never\"."
+        "-ERR CLIENT HEARTBEAT takes milliseconds, not \"never\"."
     );
     let limit = Instant::now() + Duration::from_secs(20);
     while cell(&third.ask(&["SHOW", "POOLS", "cad"]), 0, "held") != "0" {

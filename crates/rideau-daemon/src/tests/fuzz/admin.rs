@@ -14,7 +14,7 @@ use super::server::{PATIENCE, Server, alone, is_sound};
 use rideau_testing::fuzz::{self, below, is_once_in, one};
 
 const USUAL: u64 = 500;
-/// As many requests have the same server.
+/// This many requests have the same server.
 const REQUESTS: u32 = 200;
 /// A request that is not answered by then has to be ended.
 const SOON: Duration = Duration::from_millis(30);

@@ -15,7 +15,7 @@ use super::server::{PATIENCE, Server, alone, is_sound};
 use rideau_testing::fuzz::{self, Tried, below, is_once_in, one};
 
 const USUAL: u64 = 400;
-/// As many sessions have the same server.
+/// This many sessions have the same server.
 const SESSIONS: u32 = 100;
 
 /// What is not answered by then may wait for something.

@@ -89,7 +89,7 @@ impl Server {
                 let redis = Listener::bind(&Listen::Tcp(free), 0).await.unwrap();
                 let mut admin = AdminListener::default();
                 let http = admin.listen(free, None).await.unwrap();
-                let lanes = Arc::new(IoThreads::start(Some(1)).unwrap());
+                let io_threads = Arc::new(IoThreads::start(Some(1)).unwrap());
                 daemon.apps.begin(&daemon.config.load());
                 let server = Self {
                     redis: SocketAddr::from(([127, 0, 0, 1], redis.port().unwrap())),
@@ -98,7 +98,7 @@ impl Server {
                     daemon: Arc::clone(&daemon),
                     runtime: None,
                 };
-                tokio::spawn(redis.serve(Arc::clone(&daemon), lanes));
+                tokio::spawn(redis.serve(Arc::clone(&daemon), io_threads));
                 tokio::spawn(admin.serve(Arc::clone(&daemon)));
                 tokio::spawn(crate::serve::keep_sessions(Arc::clone(&daemon)));
                 tokio::spawn(leak_check::keep(daemon));

@@ -48,8 +48,8 @@ async fn where_no_take_is_to_wait_for_a_broken_program_none_does() {
 async fn many_failures_are_one_event() {
     let server = Server::start(&format!("{BROKEN}init = 1")).await;
     let failed = || {
-        let places = server.daemon.places.load();
-        places.pools["p"].pool.stats().starts_failed
+        let catalog = server.daemon.catalog.load();
+        catalog.pools["p"].pool.stats().starts_failed
     };
     until("several starts have failed", || failed() >= 5).await;
     let wanted = format!("a member could not be started: {SENTENCE}");
@@ -87,9 +87,9 @@ async fn a_process_that_is_not_ready_in_time_is_said_to_be_late() {
 
 #[tokio::test]
 async fn a_run_folder_that_cannot_be_is_an_answer_as_well() {
-    let yard = Harness::new();
-    std::fs::write(yard.run_dir(), "a file").unwrap();
-    let server = Server::start_in(yard, &format!("{BROKEN}init = 1")).await;
+    let harness = Harness::new();
+    std::fs::write(harness.run_dir(), "a file").unwrap();
+    let server = Server::start_in(harness, &format!("{BROKEN}init = 1")).await;
     let no = server
         .operator()
         .await
@@ -99,7 +99,7 @@ async fn a_run_folder_that_cannot_be_is_an_answer_as_well() {
     assert!(no[2].contains("there is no run folder: "), "{no:?}");
 
     // The next try may find one.
-    std::fs::remove_file(server.yard.run_dir()).unwrap();
+    std::fs::remove_file(server.harness.run_dir()).unwrap();
     until("the program is run", || {
         server.explain("p").contains(SENTENCE)
     })

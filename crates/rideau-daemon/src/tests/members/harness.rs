@@ -76,7 +76,7 @@ impl Drop for Harness {
 pub(crate) struct Server {
     pub(crate) daemon: Arc<Daemon>,
     address: String,
-    pub(crate) yard: Harness,
+    pub(crate) harness: Harness,
 }
 
 impl Server {
@@ -84,18 +84,18 @@ impl Server {
         Self::start_in(Harness::new(), pools).await
     }
 
-    pub(crate) async fn start_in(yard: Harness, pools: &str) -> Self {
-        let config = yard.config(pools);
+    pub(crate) async fn start_in(harness: Harness, pools: &str) -> Self {
+        let config = harness.config(pools);
         let listen = config.server.listen[0].clone();
         let daemon = Daemon::new(config, crate::COMMAND_NAMES).unwrap();
         let listener = Listener::bind(&listen, 0o600).await.unwrap();
         let address = listener.address();
-        let lanes = Arc::new(IoThreads::start(Some(1)).unwrap());
-        tokio::spawn(listener.serve(Arc::clone(&daemon), lanes));
+        let io_threads = Arc::new(IoThreads::start(Some(1)).unwrap());
+        tokio::spawn(listener.serve(Arc::clone(&daemon), io_threads));
         Self {
             daemon,
             address,
-            yard,
+            harness,
         }
     }
 
@@ -113,7 +113,7 @@ impl Server {
     }
 
     pub(crate) fn change(&self, pools: &str) {
-        let text = self.yard.text(pools);
+        let text = self.harness.text(pools);
         let changed = self.daemon.apply(&text, "a test");
         assert!(changed.is_ok(), "{:?}", changed.err());
     }
@@ -134,7 +134,7 @@ impl Server {
         tokio::time::timeout(LONG, crate::serve::drain(&self.daemon))
             .await
             .unwrap();
-        let folder = self.yard.run_dir();
+        let folder = self.harness.run_dir();
         until("the run folder is empty", || files(&folder).is_empty()).await;
     }
 }

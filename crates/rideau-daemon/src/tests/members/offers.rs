@@ -20,8 +20,8 @@ async fn offer(peer: &mut Peer, pool: &str, value: &str) {
 }
 
 fn idle(server: &Server, pool: &str) -> usize {
-    let places = server.daemon.places.load();
-    places.pools[pool].pool.stats().members.idle
+    let catalog = server.daemon.catalog.load();
+    catalog.pools[pool].pool.stats().members.idle
 }
 
 #[tokio::test]

@@ -44,10 +44,10 @@ async fn number_at(address: &str) -> i32 {
 }
 
 async fn server(words: &str, more: &str) -> Server {
-    let yard = Harness::new();
-    let script = yard.script("server.py", SERVER);
+    let harness = Harness::new();
+    let script = harness.script("server.py", SERVER);
     let pool = format!("[pool.p]\nmember = {{ exec = [\"python3\", {script:?}, {words} }}\n{more}");
-    Server::start_in(yard, &pool).await
+    Server::start_in(harness, &pool).await
 }
 
 /// Take one, see that it serves and that it is lent again, and that it goes with
@@ -103,15 +103,15 @@ async fn a_process_without_an_address_is_lent_by_its_number() {
 
 #[tokio::test]
 async fn a_process_knows_its_variables_its_pool_and_its_folder() {
-    let yard = Harness::new();
-    let folder = yard.path("");
+    let harness = Harness::new();
+    let folder = harness.path("");
     let say = "echo up $COLOUR $WHERE $(pwd) $1; exec sleep 1000";
     let pool = format!(
         "[pool.p]\nmember = {{ exec = [\"sh\", \"-c\", \"{say}\", \"sh\", \"{{name}}-{{id}}\"], \
          dir = {folder:?}, env = {{ COLOUR = \"red\", WHERE = \"{{socket}}\" }}, \
          ready = {{ line = \"up {{address}} /\" }} }}"
     );
-    let server = Server::start_in(yard, &pool).await;
+    let server = Server::start_in(harness, &pool).await;
     let taken = server.peer().await.take("p").await;
     assert_eq!(taken.value, "red");
     server.stop().await;
@@ -146,7 +146,7 @@ async fn a_process_that_ends_while_it_is_held_is_replaced_and_its_holder_is_told
     let mut other = server.peer().await;
     let again = other.take("p").await;
     assert_ne!(number_at(&again.value).await, pid);
-    let members = server.daemon.places.load().pools["p"].pool.stats().members;
+    let members = server.daemon.catalog.load().pools["p"].pool.stats().members;
     assert_eq!((members.held, members.size()), (1, 1), "{members:?}");
     assert_eq!(peer.ask("HELD").await, Answer::List(Vec::new()));
     // The holder is told at its next ask, once, and whenever it names the ticket.
@@ -168,11 +168,11 @@ async fn a_process_that_ends_while_it_is_held_is_replaced_and_its_holder_is_told
 
 /// A shell and what it started: the number of each.
 async fn family(more: &str) -> (Server, Taken, [i32; 2]) {
-    let yard = Harness::new();
-    let file = yard.path("below");
+    let harness = Harness::new();
+    let file = harness.path("below");
     let script = format!("sleep 1000 & echo $! > {}; wait", file.display());
     let member = format!("member = {{ exec = [\"sh\", \"-c\", \"{script}\"] }}");
-    let server = Server::start_in(yard, &format!("[pool.p]\n{member}\nmax = 1\n{more}")).await;
+    let server = Server::start_in(harness, &format!("[pool.p]\n{member}\nmax = 1\n{more}")).await;
     let mut peer = server.peer().await;
     let taken = peer.take("p").await;
     let pids = [taken.value.parse().unwrap(), number_in(&file).await];

@@ -89,8 +89,8 @@ async fn tls_where_plain_text_is_spoken_is_cut() {
     let listen = rideau_config::Listen::Tcp("127.0.0.1:0".parse().unwrap());
     let listener = Listener::bind(&listen, 0).await.unwrap();
     let address = listener.address();
-    let lanes = Arc::new(IoThreads::start(Some(1)).unwrap());
-    tokio::spawn(listener.serve(Arc::clone(&server.daemon), lanes));
+    let io_threads = Arc::new(IoThreads::start(Some(1)).unwrap());
+    tokio::spawn(listener.serve(Arc::clone(&server.daemon), io_threads));
     let stream = TcpStream::connect(&address).await.unwrap();
     assert!(connect(stream, &server.signer, None).await.is_err());
     let mut plain = TcpStream::connect(&address).await.unwrap();
@@ -157,8 +157,8 @@ async fn a_health_check_is_answered_where_its_address_has_too_many() {
     assert_eq!(ask(&mut check, "PING").await, "+PONG");
     // Whatever else it wants, it is told why it cannot have it.
     let told = ask(&mut check, "LOCK a").await;
-    let why = "-BUSY 1 connections from 127.0.0.1 have not logged in, as many as \
-               limits.before_login_max allows";
+    let why = "-BUSY limits.before_login_max (1) reached by connections from 127.0.0.1 that have \
+        not logged in";
     assert!(told.starts_with(why), "{told}");
     assert!(server.daemon.clients.is_empty());
 }
@@ -196,6 +196,6 @@ async fn an_address_that_is_turned_away_before_its_handshake_is_told_of_once() {
     let told: Vec<_> = told.map(|event| &*event.text).collect();
     assert_eq!(
         told,
-        ["connections from 127.0.0.1 are turned away: as many as may be have not logged in"]
+        ["connections from 127.0.0.1 are refused: too many of them have not logged in"]
     );
 }

@@ -103,8 +103,8 @@ impl Server {
             .await
             .unwrap();
         let port = listener.port().unwrap();
-        let lanes = Arc::new(IoThreads::start(Some(1)).unwrap());
-        tokio::spawn(listener.serve(Arc::clone(&daemon), lanes));
+        let io_threads = Arc::new(IoThreads::start(Some(1)).unwrap());
+        tokio::spawn(listener.serve(Arc::clone(&daemon), io_threads));
         Self {
             daemon,
             port,

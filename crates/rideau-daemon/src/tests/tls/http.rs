@@ -64,7 +64,7 @@ async fn http_is_spoken_within_tls() {
     let address = http(&server, false).await;
     let got = run(curl(&server, address, &[], "/api/v1/state")).await;
     assert_eq!(got, (Some(0), "200".into()));
-    // Who does not speak it is not answered, and others still are.
+    // A client that does not speak it is not answered; others still are.
     let mut plain = command("curl");
     plain.args(["-sS", "--max-time", "60"]);
     plain.arg(format!("http://{address}/healthz"));
@@ -87,5 +87,5 @@ async fn a_certificate_says_who_asks_over_http() {
         assert_eq!(got, (Some(0), status.into()), "{name}");
     }
     let (code, said) = run(curl(&server, address, &[], "/healthz")).await;
-    assert_ne!(code, Some(0), "without one nobody gets in: {said}");
+    assert_ne!(code, Some(0), "without one no client gets in: {said}");
 }

@@ -25,8 +25,8 @@ async fn start(folder: &Folder, uid: u32) -> Arc<Daemon> {
     .unwrap();
     let listen = Listen::Unix(folder.0.join("s"));
     let listener = Listener::bind(&listen, 0o640).await.unwrap();
-    let lanes = Arc::new(IoThreads::start(Some(1)).unwrap());
-    tokio::spawn(listener.serve(Arc::clone(&daemon), lanes));
+    let io_threads = Arc::new(IoThreads::start(Some(1)).unwrap());
+    tokio::spawn(listener.serve(Arc::clone(&daemon), io_threads));
     daemon
 }
 

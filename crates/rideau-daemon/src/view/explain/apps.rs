@@ -1,4 +1,4 @@
-//! What an application is about.
+//! Explains an application.
 
 use std::fmt::Write;
 
@@ -9,8 +9,8 @@ use crate::state::daemon::Daemon;
 use crate::state::viewer::Viewer;
 
 /// An application: how it is, why asks wait, and why it last failed.
-pub(super) fn app(daemon: &Daemon, name: &str, sight: Viewer<'_>) -> Option<Explained> {
-    sight.sees("app", name).then_some(())?;
+pub(super) fn app(daemon: &Daemon, name: &str, viewer: Viewer<'_>) -> Option<Explained> {
+    viewer.sees("app", name).then_some(())?;
     let app = daemon.apps.find(name)?;
     let shown = daemon.apps.shown(&app)?;
     let stats = &shown.stats;
@@ -24,7 +24,7 @@ pub(super) fn app(daemon: &Daemon, name: &str, sight: Viewer<'_>) -> Option<Expl
     for line in daemon.apps.explain(&app) {
         let _ = writeln!(text, "{line}");
     }
-    let sees_output = sight.sees_output("app", name);
+    let sees_output = viewer.sees_output("app", name);
     if shown.report.is_some() && !sees_output {
         text.push_str("The last start failed: a user with the right \"app\" is told why.\n");
     }

@@ -1,4 +1,4 @@
-//! What a range or a value is about.
+//! Explains a range or a value.
 
 use std::fmt::Write;
 use std::time::Duration;
@@ -13,8 +13,8 @@ use crate::state::daemon::Daemon;
 use crate::state::viewer::Viewer;
 
 /// A range: how full it is, and what would help.
-pub(super) fn range(daemon: &Daemon, name: &str, sight: Viewer<'_>) -> Option<Explained> {
-    sight.sees("range", name).then_some(())?;
+pub(super) fn range(daemon: &Daemon, name: &str, viewer: Viewer<'_>) -> Option<Explained> {
+    viewer.sees("range", name).then_some(())?;
     let ranges = &daemon.values.ranges;
     let stats = ranges.stats(ranges.range(name)?)?;
     let mut text = format!(
@@ -94,28 +94,28 @@ fn sooner(stats: &RangeStats, config: &RangeConfig) -> Option<String> {
 }
 
 /// A value, or the ticket of one.
-pub(super) fn value(daemon: &Daemon, word: &str, sight: Viewer<'_>) -> Option<Explained> {
+pub(super) fn value(daemon: &Daemon, word: &str, viewer: Viewer<'_>) -> Option<Explained> {
     let ticket = daemon.values.read_ticket(word.as_bytes());
     let value = match ticket {
         Some((value, _)) => value,
         None => parse_value(word).ok()?.1,
     };
-    let places = daemon.places.load();
-    let name = places
+    let catalog = daemon.catalog.load();
+    let name = catalog
         .ranges
         .of(value)
         .map_or("*", |(place, _)| &place.name);
-    sight.sees("range", name).then_some(())?;
+    viewer.sees("range", name).then_some(())?;
     let ranges = &daemon.values.ranges;
     let (seen, _) = ranges.lookup(Which::Value(value)).into_parts();
     let seen = seen.ok().and_then(|seen| seen.into_iter().next());
     if let Some(seen) = seen {
         let is_old = ticket.is_some_and(|(_, fence)| fence != seen.fence);
         let is_new = ticket.is_some() && !is_old;
-        let sees_fence = is_new || sight.sees_fence(seen.owner.as_deref());
+        let sees_fence = is_new || viewer.sees_fence(seen.owner.as_deref());
         return Some(held(daemon, &seen, is_old, sees_fence));
     }
-    let (place, kind) = places.ranges.of(value)?;
+    let (place, kind) = catalog.ranges.of(value)?;
     let (shown, state) = (kind.print(value), ranges.stands(value).word());
     let range = &place.name;
     Some(Explained {

@@ -1,4 +1,4 @@
-//! What there is to know of an application, and of a process.
+//! Facts of an application, and of a process.
 
 use std::cell::OnceCell;
 use std::sync::Arc;
@@ -18,26 +18,26 @@ const STATES: [&str; 5] = ["starting", "ready", "disabled", "draining", "stoppin
 pub(crate) struct AppNow {
     app: Arc<App>,
     shown: AppShown,
-    /// What its programs said may be told.
+    /// Whether the viewer may see the output of its programs.
     sees_output: bool,
     answered: OnceCell<Vec<Answered>>,
 }
 
 impl AppNow {
-    pub(crate) fn of(apps: &Apps, app: &Arc<App>, sight: Viewer<'_>) -> Option<Self> {
+    pub(crate) fn of(apps: &Apps, app: &Arc<App>, viewer: Viewer<'_>) -> Option<Self> {
         Some(Self {
             shown: apps.shown(app)?,
-            sees_output: sight.sees_output("app", &app.name),
+            sees_output: viewer.sees_output("app", &app.name),
             app: Arc::clone(app),
             answered: OnceCell::new(),
         })
     }
 
     /// The applications that one may see.
-    pub(crate) fn all(apps: &Apps, sight: Viewer<'_>) -> Vec<Self> {
+    pub(crate) fn all(apps: &Apps, viewer: Viewer<'_>) -> Vec<Self> {
         let all = apps.all();
-        let seen = all.iter().filter(|app| sight.sees("app", &app.name));
-        seen.filter_map(|app| Self::of(apps, app, sight)).collect()
+        let seen = all.iter().filter(|app| viewer.sees("app", &app.name));
+        seen.filter_map(|app| Self::of(apps, app, viewer)).collect()
     }
 
     /// Its processes.
@@ -117,8 +117,8 @@ impl AppNow {
 }
 
 facts! { AppNow: "app" by "app", joined { "spawns": "Starts of processes." };
-    name: Text, [NARROW, JSON], |it| &*it.shown.name, "Its name.";
-    state: Text, [NARROW, JSON], |it| it.shown.state(), "One word for how it is.";
+    name: Text, [NARROW, JSON], |it| &*it.shown.name, "The name of the app.";
+    state: Text, [NARROW, JSON], |it| it.shown.state(), "Its state, in one word.";
     ready: Count, [NARROW],
         |it| it.count(|state| matches!(state, State::Ready | State::Disabled)),
         "Processes that have started and do not end.";
@@ -127,23 +127,23 @@ facts! { AppNow: "app" by "app", joined { "spawns": "Starts of processes." };
     disabled: Count, [JSON],
         |it| it.count(|state| state == State::Disabled), "Processes that get no more requests.";
     starting: Count, [BRIEF, JSON, HISTORY],
-        |it| it.count(|state| state == State::Starting), "Processes that start.";
+        |it| it.count(|state| state == State::Starting), "Processes that are starting.";
     leaving: Count, [SHOW, JSON],
         |it| it.count(|state| matches!(state, State::Draining(_) | State::Stopping(_))),
-        "Processes on their way out.";
+        "Processes that are stopping.";
     processes: Count, [HISTORY], |it| it.shown.stats.processes.len(), "All its processes.";
     processes: Counts, [GAUGE.with(&[("state", "*")])],
-        |it| it.by_state(), "Processes, also those on their way out.";
+        |it| it.by_state(), "All processes, with those that are stopping.";
     memory: Bytes, [GAUGE],
-        |it| it.memory(), "What its processes use of memory, with all they have started.";
+        |it| it.memory(), "Memory of its processes and of all they have started.";
     cpu_us: Span, [COUNTER], |it| it.app.processor(),
-        "Processor time that its processes used, with all they have started.";
+        "Processor time of its processes and of all they have started.";
     max: Count|null, [SHOW, JSON],
-        |it| it.shown.max, "As many processes it may have, if that is limited for it alone.";
+        |it| it.shown.max, "The most processes it may have, if it has a limit of its own.";
     sessions: Count, [NARROW, JSON, HISTORY.named("held"), GAUGE],
         |it| it.shown.stats.sessions, "Requests that are being served.";
     places: Count, [GAUGE], |it| it.places(),
-        "Requests that its ready processes serve at a time, if there are as many.";
+        "How many requests its ready processes can serve at a time.";
     waiting: Count, [NARROW, JSON, HISTORY, GAUGE.named("queue_length")],
         |it| it.shown.stats.waiting, "Requests that wait for a place.";
     oldest_wait_us: Span, [BRIEF, JSON, HISTORY, GAUGE],
@@ -155,7 +155,7 @@ facts! { AppNow: "app" by "app", joined { "spawns": "Starts of processes." };
     answered: Counts, [JSON, COUNTER.named("requests").with(&[("code", "*")])],
         |it| it.codes(), "Requests that the application answered.";
     request_seconds: Columns, [HISTOGRAM.with(&[("code", "*")])],
-        |it| it.took(), "From the grant of a place to the head of the answer.";
+        |it| it.took(), "Time from the grant of a place to the head of the answer.";
     errors: Counts, [COUNTER.with(&[("error", "*")])], |it| it.errors().collect::<Vec<_>>(),
         "Requests that the front answered instead, by X-Rideau-Error.";
     errors: Counts, [JSON], |it| it.errors().filter(|(_, count)| *count > 0).collect::<Vec<_>>(),
@@ -168,29 +168,29 @@ facts! { AppNow: "app" by "app", joined { "spawns": "Starts of processes." };
     refused: Count, [BRIEF, RATE.named("refusals")],
         |it| it.shown.stats.tally.shed_total(), "Asks that got no place.";
     cold: Count, [SHOW, JSON, COUNTER.named("cold_starts")],
-        |it| it.shown.stats.cold, "Requests that waited for a start.";
+        |it| it.shown.stats.cold, "Requests that waited for a process to start.";
     starts: Count, [BRIEF, JSON, RATE, COUNTER.named("spawns").with(&[("outcome", "ok")])],
-        |it| it.shown.stats.starts, "Starts that went well.";
+        |it| it.shown.stats.starts, "Starts that succeeded.";
     starts_failed: Count, [BRIEF, JSON, COUNTER.named("spawns").with(&[("outcome", "failed")])],
-        |it| it.shown.stats.start_failures, "Starts that did not.";
+        |it| it.shown.stats.start_failures, "Starts that failed.";
     start_us: Span, [SHOW],
         |it| it.shown.stats.start_time, "How long a start is expected to take.";
     start: Spans, [JSON, HISTOGRAM.named("spawn")],
-        |it| &it.shown.stats.start_times, "How long starts took that went well.";
+        |it| &it.shown.stats.start_times, "How long successful starts took.";
     service_us: Span, [SHOW],
         |it| it.shown.stats.service_time, "How long a request is expected to take.";
     left: Counts, [JSON, COUNTER.named("exits").with(&[("cause", "*")])],
-        |it| it.left(), "Processes that went.";
+        |it| it.left(), "Processes that ended.";
     generation: Count, [SHOW, JSON, GAUGE], |it| it.shown.stats.generation,
-        "The number of the code it is to run: one more with each restart.";
+        "The generation of its code: one more with each restart.";
     failures: Count, [GAUGE],
         |it| it.shown.stats.failing.map_or(0, |(count, _)| count), "Starts that failed in a row.";
     breaker_open: Flag, [GAUGE], |it| it.is_broken(),
         "Whether no start is tried for a while, because the last ones failed.";
     failing: Shape("Failing")|null, [JSON],
-        |it| it.failing(), "How many starts failed in a row, and when one is tried again.";
+        |it| it.failing(), "How many starts failed in a row, and when the next is tried.";
     deploy_failed: Flag, [GAUGE], |it| it.shown.stats.deploy == Deploy::Failed,
-        "Whether new code does not start and the old goes on.";
+        "Whether new code failed to start and the old code goes on.";
     why: Text|null, [NARROW, JSON],
         |it| it.report().map(|report| &*report.summary), "Why its last start failed.";
     room_wait_us: Span, [SHOW, JSON, GAUGE],
@@ -212,7 +212,7 @@ pub(crate) struct ProcessNow {
 }
 
 impl ProcessNow {
-    /// Why it goes, if it does.
+    /// Why it is to end, if it is.
     const fn why(&self) -> Option<&'static str> {
         match self.shown.stats.state {
             State::Draining(why) | State::Stopping(why) => Some(why.word()),
@@ -236,14 +236,15 @@ facts! { ProcessNow: "process" by "process", joined {};
     streams: Count, [SHOW, JSON],
         |it| it.shown.stats.streams, "Streams that take no place, such as events and WebSockets.";
     finished: Count, [BRIEF, JSON], |it| it.shown.stats.finished, "Requests that are over.";
-    age_us: Span, [BRIEF, JSON], |it| it.shown.stats.age, "How old it is.";
+    age_us: Span, [BRIEF, JSON], |it| it.shown.stats.age, "Its age.";
     unused_us: Span, [BRIEF, JSON], |it| it.shown.stats.unused, "How long it has served nothing.";
     memory: Bytes, [BRIEF, JSON],
-        |it| it.shown.stats.memory, "What it uses of memory, with all it has started.";
+        |it| it.shown.stats.memory, "Its memory, with all it has started.";
     cpu_us: Span, [BRIEF, JSON],
-        |it| it.shown.processor, "Processor time that it used, with all it has started.";
-    address: Text|null, [SHOW, JSON], |it| it.shown.address.as_deref(), "Where it is reached.";
+        |it| it.shown.processor, "Its processor time, with all it has started.";
+    address: Text|null, [SHOW, JSON], |it| it.shown.address.as_deref(), "The address where it is \
+        reached.";
     requests: Shape("[AppRequest]")|null, [JSON],
         |it| it.sees_output.then(|| json!(it.shown.requests)),
-        "What it serves now, for users that may read its log, which tells as much.";
+        "The requests that it serves now, for users that may read its log.";
 }

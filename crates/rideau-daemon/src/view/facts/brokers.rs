@@ -1,4 +1,4 @@
-//! What there is to know of a broker.
+//! Facts of a broker.
 
 use std::sync::Arc;
 
@@ -22,8 +22,8 @@ impl BrokerNow {
     }
 
     /// Every broker, by name.
-    pub(crate) fn all(places: &Catalog) -> Vec<Self> {
-        let mut all: Vec<_> = places.brokers.values().collect();
+    pub(crate) fn all(catalog: &Catalog) -> Vec<Self> {
+        let mut all: Vec<_> = catalog.brokers.values().collect();
         all.sort_unstable_by(|one, other| one.name.cmp(&other.name));
         all.into_iter().map(Self::of).collect()
     }
@@ -62,10 +62,10 @@ fn drops(tally: &Tally) -> Vec<(&'static str, u64)> {
 
 facts! { BrokerNow: "broker" by "broker", joined {
         "queue_length": "Parties that wait.",
-        "sojourn_seconds": "How long asks and offers waited that were matched.",
+        "sojourn_seconds": "How long matched asks and offers waited.",
         "drops": "Parties that were refused or shed.",
-        "congested": "Whether the queue is overloaded as its law sees it.",
-        "drop_probability": "How likely the protector refuses an ask."
+        "congested": "Whether the queue is overloaded, by its shedding policy.",
+        "drop_probability": "Probability that the protector refuses an ask."
     };
     name: Text, [NARROW, JSON], |it| &*it.place.name, "Its name.";
     asks: Count, [NARROW, JSON, HISTORY, GAUGE.named("queue_length").with(&[("side", "ask")])],
@@ -84,47 +84,49 @@ facts! { BrokerNow: "broker" by "broker", joined {
         |it| it.stats.asks.waits.quantile(0.99), "99 of 100 asks waited no longer.";
     wait: Spans,
         [HISTORY, HISTOGRAM.named("sojourn").with(&[("side", "ask"), ("outcome", "go")])],
-        |it| &it.stats.asks.waits, "How long asks waited that were matched.";
+        |it| &it.stats.asks.waits, "How long matched asks waited.";
     offer_p50_us: Span, [SHOW],
         |it| it.stats.offers.waits.quantile(0.5), "Half of the offers waited no longer.";
     offer_wait: Spans, [HISTOGRAM.named("sojourn").with(&[("side", "offer"), ("outcome", "go")])],
-        |it| &it.stats.offers.waits, "How long offers waited that were matched.";
+        |it| &it.stats.offers.waits, "How long matched offers waited.";
     relative_seconds: Columns, [HISTOGRAM],
         |it| it.leads(), "How much earlier asks came than the offers they were matched with.";
-    ask: Tally, [JSON], |it| &it.stats.asks, "What became of asks.";
-    offer: Tally, [JSON], |it| &it.stats.offers, "What became of offers.";
-    asks_came: Count, [SHOW], |it| it.stats.asks.came, "Asks that came.";
+    ask: Tally, [JSON], |it| &it.stats.asks, "Asks by outcome.";
+    offer: Tally, [JSON], |it| &it.stats.offers, "Offers by outcome.";
+    asks_came: Count, [SHOW], |it| it.stats.asks.came, "Asks in all.";
     matched: Count, [NARROW, RATE.named("grants"), COUNTER.named("matches")],
-        |it| it.stats.asks.served, "Parties that were introduced.";
+        |it| it.stats.asks.served, "Matches in all.";
     asks_refused: Count, [NARROW],
-        |it| refused(&it.stats.asks), "Asks that were not matched, but those that withdrew.";
+        |it| refused(&it.stats.asks), "Asks that were not matched, without those that were \
+            cancelled.";
     shed: Count, [RATE.named("refusals")],
         |it| it.stats.asks.shed_total(), "Asks that were not matched.";
     drops: Counts, [COUNTER.with(&[("side", "ask"), ("cause", "*")])],
         |it| drops(&it.stats.asks), "Asks that were refused or shed.";
-    offers_came: Count, [SHOW], |it| it.stats.offers.came, "Offers that came.";
+    offers_came: Count, [SHOW], |it| it.stats.offers.came, "Offers in all.";
     offers_refused: Count, [SHOW],
-        |it| refused(&it.stats.offers), "Offers that were not matched, but those that withdrew.";
+        |it| refused(&it.stats.offers), "Offers that were not matched, without those that were \
+            cancelled.";
     offers_shed: Count, [RATE.named("offer_refusals")],
         |it| it.stats.offers.shed_total(), "Offers that were not matched.";
     drops: Counts, [COUNTER.with(&[("side", "offer"), ("cause", "*")])],
         |it| drops(&it.stats.offers), "Offers that were refused or shed.";
     refused_by: Text, [BRIEF],
         |it| reasons(&it.stats.asks), "Why asks were refused, the commonest reason first.";
-    alarms: Names, [SHOW, JSON], |it| it.place.broker.alarms(), "Alarms that ring.";
+    alarms: Names, [SHOW, JSON], |it| it.place.broker.alarms(), "Alarms that are raised.";
     ask_expects_us: Span|null, [SHOW, JSON],
         |it| it.place.broker.rank().expects(Side::Ask), "How long an ask should expect to wait.";
     offer_expects_us: Span|null, [SHOW, JSON],
         |it| it.place.broker.rank().expects(Side::Offer),
         "How long an offer should expect to wait.";
     congested: Flag, [GAUGE.with(&[("side", "ask")])],
-        |it| it.stats.are_shedding[0], "Whether asks are too many, as their law sees it.";
+        |it| it.stats.are_shedding[0], "Whether asks are overloaded, by their shedding policy.";
     congested: Flag, [GAUGE.with(&[("side", "offer")])],
-        |it| it.stats.are_shedding[1], "Whether offers are too many, as their law sees it.";
+        |it| it.stats.are_shedding[1], "Whether offers are overloaded, by their shedding policy.";
     drop_probability: Ratio, [GAUGE.with(&[("side", "ask")])],
         |it| it.place.broker.refused_chance(Side::Ask),
-        "How likely the protector refuses an ask.";
+        "Probability that the protector refuses an ask.";
     drop_probability: Ratio, [GAUGE.with(&[("side", "offer")])],
         |it| it.place.broker.refused_chance(Side::Offer),
-        "How likely the protector refuses an offer.";
+        "Probability that the protector refuses an offer.";
 }

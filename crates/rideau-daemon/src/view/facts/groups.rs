@@ -1,4 +1,4 @@
-//! What there is to know of a group of pools and brokers.
+//! Facts of a group of pools or brokers.
 
 use rideau::{GroupMethod, PoolStats};
 
@@ -16,14 +16,14 @@ pub(crate) struct GroupNow {
 }
 
 impl GroupNow {
-    fn of(group: &NamedGroup, places: &Catalog, sight: Viewer<'_>) -> Self {
+    fn of(group: &NamedGroup, catalog: &Catalog, viewer: Viewer<'_>) -> Self {
         let seen = |kind: &str, names: &[String]| {
-            let names = names.iter().filter(|name| sight.sees(kind, name));
+            let names = names.iter().filter(|name| viewer.sees(kind, name));
             names.cloned().collect()
         };
         let pools = group.group.pools();
         let stats = pools.iter().map(|(name, pool)| {
-            let place = places.pools.get(&**name);
+            let place = catalog.pools.get(&**name);
             place.map_or_else(|| pool.stats(), |place| place.stats())
         });
         Self {
@@ -36,11 +36,11 @@ impl GroupNow {
     }
 
     /// The groups that one may see, by name.
-    pub(crate) fn all(places: &Catalog, sight: Viewer<'_>) -> Vec<Self> {
-        let groups = places.groups.values();
+    pub(crate) fn all(catalog: &Catalog, viewer: Viewer<'_>) -> Vec<Self> {
+        let groups = catalog.groups.values();
         let mut all: Vec<_> = groups
-            .map(|group| Self::of(group, places, sight))
-            .filter(|group| sight.sees("pool", &group.name))
+            .map(|group| Self::of(group, catalog, viewer))
+            .filter(|group| viewer.sees("pool", &group.name))
             .collect();
         all.sort_unstable_by(|one, other| one.name.cmp(&other.name));
         all
@@ -56,11 +56,11 @@ facts! { GroupNow: "group" by "group", joined {};
     pick: Text, [PAGE], |it| match it.pick {
         GroupMethod::Random => "random",
         GroupMethod::BestOfTwo => "best-of-two",
-    }, "How one of its pools or brokers is chosen.";
+    }, "How it chooses one of its pools or brokers.";
     pools: Names, [PAGE, JSON], |it| it.pools.clone(), "Its pools.";
     idle: Count, [PAGE], |it| it.sum(|pool| pool.members.idle), "Members that can be taken.";
     held: Count, [PAGE], |it| it.sum(|pool| pool.members.held), "Members that are lent.";
-    max: Count, [PAGE], |it| it.sum(|pool| pool.max), "As many members its pools may have.";
-    waiting: Count, [PAGE], |it| it.sum(PoolStats::len), "Takers that wait.";
+    max: Count, [PAGE], |it| it.sum(|pool| pool.max), "The most members its pools may have.";
+    waiting: Count, [PAGE], |it| it.sum(PoolStats::len), "Takes that wait.";
     brokers: Names, [SHOW, JSON], |it| it.brokers.clone(), "Its brokers.";
 }

@@ -1,4 +1,4 @@
-//! What there is to know of a connection, of a session, and of what is held or waited for.
+//! Facts of a connection, of a session, and of leases and pending asks.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -16,7 +16,7 @@ use crate::state::viewer::Viewer;
 /// A connection at one moment.
 pub(crate) struct ClientNow {
     card: Arc<ClientCard>,
-    who: Arc<Holder>,
+    holder: Arc<Holder>,
     name: String,
     session: Option<String>,
     last: &'static str,
@@ -25,11 +25,11 @@ pub(crate) struct ClientNow {
 
 impl ClientNow {
     pub(crate) fn of(daemon: &Daemon, card: &Arc<ClientCard>) -> Self {
-        let who = Arc::clone(&card.card.lock());
-        let name = who.name.lock().clone();
+        let holder = Arc::clone(&card.card.lock());
+        let name = holder.name.lock().clone();
         Self {
             name,
-            who,
+            holder,
             session: card.session.lock().clone(),
             last: daemon.last_command(card),
             held: daemon.lease_table.count(*card.holder.lock()),
@@ -59,12 +59,12 @@ fn short(id: &str) -> String {
 
 facts! { ClientNow: "client" by "client", joined {};
     id: Count, [PAGE, JSON], |it| it.card.id, "Its number.";
-    name: Text, [PAGE, JSON], |it| &*it.name, "What it calls itself.";
-    user: Text, [PAGE, JSON], |it| &*it.who.user, "The user that it is logged in as.";
+    name: Text, [PAGE, JSON], |it| &*it.name, "The name that it gave itself.";
+    user: Text, [PAGE, JSON], |it| &*it.holder.user, "The user that it is logged in as.";
     address: Text, [PAGE, JSON], |it| &*it.card.address, "Where it comes from.";
-    age_s: Span, [PAGE, JSON.named("age_ms")], |it| it.card.since.elapsed(), "How old it is.";
+    age_s: Span, [PAGE, JSON.named("age_ms")], |it| it.card.since.elapsed(), "Its age.";
     idle_s: Span, [SHOW, JSON.named("idle_ms")],
-        |it| it.card.silent(), "How long it has said nothing.";
+        |it| it.card.silent(), "How long it has sent nothing.";
     resp: Count, [SHOW, JSON.named("protocol")],
         |it| it.protocol(), "The version of the protocol that it speaks.";
     library: Text, [SHOW, JSON], |it| it.library(), "The client library and its version.";
@@ -74,17 +74,17 @@ facts! { ClientNow: "client" by "client", joined {};
         |it| it.card.commands.load(Ordering::Relaxed), "Commands that it sent.";
     held: Count, [PAGE, JSON], |it| it.held, "What it holds.";
     is_waiting: Flag, [PAGE, JSON],
-        |it| it.card.is_waiting.load(Ordering::Relaxed), "Whether a command of it waits.";
+        |it| it.card.is_waiting.load(Ordering::Relaxed), "Whether one of its commands waits.";
     session: Text|null, [SHOW],
         |it| it.session.as_deref().map(short), "The session that it is attached to.";
     is_in_session: Flag, [JSON], |it| it.session.is_some(), "Whether it is attached to a session.";
     advice: Text|null, [SHOW], |it| it.is_pooled().then_some(
             "uses a pooled client: open a SESSION or a dedicated connection"),
-        "What it should do otherwise.";
+        "Advice to its author, if it misuses the protocol.";
     advice: Text|null, [JSON], |it| it.is_pooled().then_some(
             "It releases what other connections took: open a SESSION, or use a dedicated \
              connection."),
-        "What it should do otherwise.";
+        "Advice to its author, if it misuses the protocol.";
 }
 
 /// A session at one moment, as a user sees it.
@@ -98,9 +98,9 @@ pub(crate) struct SessionNow {
 }
 
 impl SessionNow {
-    pub(crate) fn of(daemon: &Daemon, row: &SessionRow, sight: Viewer<'_>) -> Self {
+    pub(crate) fn of(daemon: &Daemon, row: &SessionRow, viewer: Viewer<'_>) -> Self {
         Self {
-            id: sight.ticket(row.ticket, &row.card),
+            id: viewer.ticket(row.ticket, &row.card),
             name: row.card.name.lock().clone(),
             user: Arc::clone(&row.card.user),
             attached: row.attached,
@@ -112,13 +112,13 @@ impl SessionNow {
 
 facts! { SessionNow: "session" by "session", joined {};
     id: Text, [SHOW, JSON], |it| &*it.id, "Its ticket, in full only for its own user.";
-    name: Text, [SHOW, JSON], |it| &*it.name, "What it calls itself.";
+    name: Text, [SHOW, JSON], |it| &*it.name, "The name that it gave itself.";
     user: Text, [SHOW, JSON], |it| &*it.user, "The user that opened it.";
     connections: Count, [SHOW, JSON.named("attached")],
         |it| it.attached, "Connections that are attached.";
     held: Count, [SHOW, JSON], |it| it.held, "What it holds.";
     left_us: Span|null, [SHOW, JSON.named("left_ms")],
-        |it| it.left, "How long until it ends by itself.";
+        |it| it.left, "How long until it expires.";
 }
 
 /// Something that is held or waited for, as a user sees it.
@@ -130,11 +130,11 @@ pub(crate) struct HolderNow {
 }
 
 impl HolderNow {
-    pub(crate) fn of(daemon: &Daemon, row: &LeaseRow, sight: Viewer<'_>) -> Self {
+    pub(crate) fn of(daemon: &Daemon, row: &LeaseRow, viewer: Viewer<'_>) -> Self {
         let leak_after = leak_after(daemon, row);
         Self {
             row: row.clone(),
-            ticket: sight.ticket(row.ticket, &row.card),
+            ticket: viewer.ticket(row.ticket, &row.card),
             holder: row.card.name.lock().clone(),
             is_leak: leak_after.is_some_and(|after| row.held > after),
         }
@@ -146,27 +146,27 @@ fn leak_after(daemon: &Daemon, row: &LeaseRow) -> Option<Duration> {
     if row.is_waiting || row.ticket.kind != TicketKind::Member {
         return None;
     }
-    let places = daemon.places.load();
-    let place = places.pools.get(&row.name)?;
+    let catalog = daemon.catalog.load();
+    let place = catalog.pools.get(&row.name)?;
     place.config.load().leak_after
 }
 
 facts! { HolderNow: "holder" by "holder", joined {};
-    kind: Text, [PAGE, JSON], |it| it.row.ticket.kind.word(), "What kind of thing it is of.";
-    name: Text, [PAGE, JSON], |it| &*it.row.name, "The name of that thing.";
+    kind: Text, [PAGE, JSON], |it| it.row.ticket.kind.word(), "The kind of the thing.";
+    name: Text, [PAGE, JSON], |it| &*it.row.name, "The name of the thing.";
     ticket: Text, [SHOW, JSON], |it| &*it.ticket, "Its ticket, in full only for its own user.";
     state: Text, [PAGE],
-        |it| if it.row.is_waiting { "waits" } else { "held" }, "Whether it is held or waited for.";
+        |it| if it.row.is_waiting { "waits" } else { "held" }, "One of `held` and `waits`.";
     is_waiting: Flag, [JSON], |it| it.row.is_waiting, "Whether it is not held yet.";
     value: Text, [PAGE, JSON], |it| &*it.row.value, "What is held.";
-    held_us: Span, [PAGE, JSON], |it| it.row.held, "For how long.";
-    holder: Text, [PAGE, JSON], |it| &*it.holder, "What its holder calls itself.";
-    user: Text, [SHOW, JSON], |it| &*it.row.card.user, "The user that its holder is.";
+    held_us: Span, [PAGE, JSON], |it| it.row.held, "How long it has been held or waited for.";
+    holder: Text, [PAGE, JSON], |it| &*it.holder, "The name of its holder.";
+    user: Text, [SHOW, JSON], |it| &*it.row.card.user, "The user of its holder.";
     connection: Count|null, [SHOW, JSON],
-        |it| it.row.card.connection, "The connection that its holder is.";
+        |it| it.row.card.connection, "The connection that holds it.";
     session: Text|null, [SHOW],
-        |it| it.row.card.session.as_deref().map(short), "The session that its holder is.";
-    note: Text|null, [PAGE, JSON], |it| it.row.note.as_deref(), "What its holder said of it.";
+        |it| it.row.card.session.as_deref().map(short), "The session that holds it.";
+    note: Text|null, [PAGE, JSON], |it| it.row.note.as_deref(), "The note of its holder.";
     is_leak: Flag, [SHOW],
         |it| it.is_leak, "Whether it is held for longer than the leak_after of its pool.";
 }

@@ -1,4 +1,4 @@
-//! What outsiders can fill.
+//! Facts of the limits on what clients can use up.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -10,7 +10,7 @@ use crate::state::daemon::Daemon;
 pub(crate) struct Limit {
     /// Its key, without `limits.`; of one that no config changes, all of its name.
     pub name: &'static str,
-    /// As much at most.
+    /// The most there may be.
     pub max: u64,
     /// How much there is; none if that is counted for each connection or
     /// holder on its own.
@@ -50,7 +50,7 @@ fn of_server(daemon: &Daemon) -> Vec<Limit> {
     let wide = |max: usize| max as u64;
     let waiting = counts.waiting.load(Ordering::Relaxed);
     let (clients, sessions) = (daemon.clients.len(), daemon.sessions.len());
-    let (keys, names) = (daemon.lock_keys(), daemon.places.load().len());
+    let (keys, names) = (daemon.lock_keys(), daemon.catalog.load().len());
     vec![
         limit(
             "connections_max",
@@ -191,12 +191,12 @@ const SIZES: [&str; 5] = [
 ];
 
 facts! { Limit: "limits" by "limit", joined {};
-    name: Text, [SHOW], |it| it.name, "Its key, without limits.";
-    name: Text, [JSON], |it| it.path(), "Its key.";
-    max: Count, [SHOW, JSON], |it| it.max, "As much at most.";
+    name: Text, [SHOW], |it| it.name, "Its key in `[limits]`, or the whole key of another section.";
+    name: Text, [JSON], |it| it.path(), "Its key in the config.";
+    max: Count, [SHOW, JSON], |it| it.max, "The most there may be.";
     now: Count|null, [SHOW, JSON], |it| it.now,
-        "How much there is; null if that is counted for each connection or holder on its own.";
+        "How much there is; null if each connection or holder counts for itself.";
     refused: Count, [SHOW, JSON, COUNTER],
-        |it| it.refused, "How often a client was turned away by a limit.";
-    unit: Text, [SHOW], |it| it.unit(), "Bytes if it is a size.";
+        |it| it.refused, "How often the limit refused something.";
+    unit: Text, [SHOW], |it| it.unit(), "The unit: bytes if it is a size.";
 }

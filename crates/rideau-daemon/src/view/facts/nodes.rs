@@ -1,4 +1,4 @@
-//! What there is to know of the nodes of a cluster and of its partitions.
+//! Facts of the nodes of a cluster and of its partitions.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -191,8 +191,8 @@ facts! { ClusterNow: "cluster" by "cluster", joined {
         "partitions": "Partitions: those of this node, those of others, and those without owner.",
         "moves": "Partitions that changed their owner: taken over, moved in, moved out."
     };
-    name: Text, [SHOW], |it| &*it.name, "What the cluster is called.";
-    node: Text, [SHOW], |it| &*it.node, "What this node is called.";
+    name: Text, [SHOW], |it| &*it.name, "The name of the cluster.";
+    node: Text, [SHOW], |it| &*it.node, "The name of this node.";
     certainty: Text, [SHOW], |it| it.state,
         "Whether the node may rely on its lease: `sure`, `unsure`, or `joining`.";
     valid_for_ms: Span, [SHOW, GAUGE], |it| it.pulse.valid_for,
@@ -213,47 +213,48 @@ facts! { ClusterNow: "cluster" by "cluster", joined {
     partitions_unowned: Count, [SHOW, GAUGE.named("partitions").with(&[("owner", "none")])],
         |it| it.unowned, "Partitions that no living node owns.";
     epoch_max: Count, [SHOW, GAUGE], |it| it.epoch,
-        "The highest number of an ownership; there are 2,097,151.";
+        "The highest epoch of a partition; 2,097,151 is the last.";
     hops_out: Count, [SHOW, COUNTER], |it| it.hops.sent,
         "Commands that were sent to another node.";
     hops_in: Count, [SHOW, COUNTER], |it| it.hops.served,
         "Commands of other nodes that were executed here.";
     hop_p50_us: Span | null, [SHOW], |it| quantile(&it.hops.took, 0.5),
-        "Half of the commands that another node answered took no longer.";
+        "Half of the commands that another node answered took this long or less.";
     hop_p99_us: Span | null, [SHOW], |it| quantile(&it.hops.took, 0.99),
-        "99 of 100 commands that another node answered took no longer.";
+        "99 of 100 commands that another node answered took this long or less.";
     hop: Spans, [HISTOGRAM], |it| &it.hops.took,
         "How long commands took that another node answered.";
     down: Count, [SHOW, COUNTER], |it| it.hops.down, "Commands that no node could answer.";
     parked: Count, [SHOW, GAUGE], |it| it.pulse.parked, "Commands that wait for an owner.";
     lives: Count, [SHOW, COUNTER], |it| it.pulse.counters.lives,
-        "How often the node became part of the cluster.";
+        "How often the node joined the cluster.";
     takeovers: Count, [SHOW, COUNTER.named("moves").with(&[("how", "takeover")])],
-        |it| it.pulse.counters.takeovers, "Partitions that came because no living node owned them.";
+        |it| it.pulse.counters.takeovers, "Partitions that the node took over, as no living node \
+            owned them.";
     moves_in: Count, [SHOW, COUNTER.named("moves").with(&[("how", "in")])],
         |it| it.pulse.counters.moves_in, "Partitions that another node gave.";
     moves_out: Count, [SHOW, COUNTER.named("moves").with(&[("how", "out")])],
         |it| it.pulse.counters.moves_out, "Partitions that were given to another node.";
     load_p99_us: Span | null, [SHOW], |it| quantile(&it.pulse.counters.loads, 0.99),
-        "99 of 100 partitions that came were loaded no later.";
+        "99 of 100 partitions were loaded within this time.";
     load: Spans, [HISTOGRAM], |it| &it.pulse.counters.loads,
-        "How long it took to load a partition that came.";
+        "How long it took to load a partition.";
     loads_failed: Count, [SHOW, COUNTER], |it| it.pulse.counters.loads_failed,
-        "Partitions that came and could not be loaded; that is tried again.";
+        "Partitions that could not be loaded; the node tries again.";
     snapshots: Count, [SHOW, COUNTER], |it| it.pulse.counters.snapshots,
         "Snapshots of partitions that were begun.";
     append_p50_us: Span | null, [SHOW], |it| quantile(&it.pulse.counters.appends, 0.5),
-        "Half of what was decided was safe in etcd no later.";
+        "Half of the decisions were safe in etcd within this time.";
     append_p99_us: Span | null, [SHOW], |it| quantile(&it.pulse.counters.appends, 0.99),
-        "99 of 100 of what was decided were safe in etcd no later.";
+        "99 of 100 decisions were safe in etcd within this time.";
     append: Spans, [HISTOGRAM], |it| &it.pulse.counters.appends,
-        "How long it took until what was decided was safe in etcd.";
+        "How long it took until a decision was safe in etcd.";
     appended: Bytes, [SHOW, COUNTER], |it| it.pulse.counters.append_bytes,
-        "Bytes that were written to etcd of what was decided.";
+        "Bytes of decisions that were written to etcd.";
     etcd_p50_us: Span | null, [SHOW], |it| quantile(&it.pulse.counters.etcd, 0.5),
-        "Half of the requests to etcd were answered no later.";
+        "Half of the requests to etcd were answered within this time.";
     etcd_p99_us: Span | null, [SHOW], |it| quantile(&it.pulse.counters.etcd, 0.99),
-        "99 of 100 requests to etcd were answered no later.";
+        "99 of 100 requests to etcd were answered within this time.";
     etcd: Spans, [HISTOGRAM], |it| &it.pulse.counters.etcd, "How long requests to etcd took.";
     etcd_unanswered: Count, [SHOW, COUNTER], |it| it.pulse.counters.etcd_unknown,
         "Requests to etcd that had no answer in time.";
@@ -270,7 +271,7 @@ facts! { NodeNow: "node" by "node", joined {};
     address: Text, [NARROW], |it| &*it.about.clients, "Where any client reaches it.";
     peers: Text, [SHOW], |it| &*it.about.peers, "Where other nodes reach it.";
     release: Text, [SHOW], |it| &*it.about.release, "The release that it runs.";
-    weight: Count, [SHOW], |it| it.weight, "How large its share is beside those of others.";
+    weight: Count, [SHOW], |it| it.weight, "Its weight: how large its share of the partitions is.";
     partitions: Count, [NARROW, GAUGE], |it| it.partitions, "Partitions that it owns.";
     life: Count, [SHOW], |it| it.life, "The revision of etcd at which it joined.";
     hops_out: Count | null, [BRIEF, COUNTER], |it| it.peer.as_ref().map(|peer| peer.asks_out),
@@ -288,5 +289,5 @@ facts! { PartitionNow: "partition" by "partition", joined {};
     state: Text, [SHOW], |it| it.state,
         "`serving` and `loading` on this node, `elsewhere`, or `none` if it has no owner.";
     owner: Text | null, [SHOW], |it| it.owner.as_deref(), "The node that owns it.";
-    epoch: Count, [SHOW], |it| it.epoch, "Which ownership of it this is.";
+    epoch: Count, [SHOW], |it| it.epoch, "Its epoch: one more with each owner.";
 }

@@ -1,4 +1,4 @@
-//! What there is to know of a pool.
+//! Facts of a pool.
 
 use std::cell::OnceCell;
 use std::sync::Arc;
@@ -29,8 +29,8 @@ impl PoolNow {
     }
 
     /// Every pool, by name.
-    pub(crate) fn all(places: &Catalog) -> Vec<Self> {
-        let mut all: Vec<_> = places.pools.values().collect();
+    pub(crate) fn all(catalog: &Catalog) -> Vec<Self> {
+        let mut all: Vec<_> = catalog.pools.values().collect();
         all.sort_unstable_by(|one, other| one.name.cmp(&other.name));
         all.into_iter().map(Self::of).collect()
     }
@@ -76,7 +76,7 @@ pub(crate) const fn state(stats: &PoolStats) -> &'static str {
 
 facts! { PoolNow: "pool" by "pool", joined {
         "members": "Members of the pool.",
-        "members_limit": "How many members the pool may have, and begins with."
+        "members_limit": "The most members the pool may have, and how many it begins with."
     };
     name: Text, [NARROW, JSON], |it| &*it.place.name, "Its name.";
     group: Text|null, [SHOW, JSON], |it| it.config.group.as_deref(), "The group it belongs to.";
@@ -86,19 +86,20 @@ facts! { PoolNow: "pool" by "pool", joined {
     held: Count, [NARROW, JSON, HISTORY, GAUGE.named("members").with(&[("state", "held")])],
         |it| it.stats.members.held, "Members that are lent.";
     starting: Count, [SHOW], |it| it.stats.members.starting + it.stats.members.checking,
-        "Members that are started or checked.";
+        "Members that are starting or being checked.";
     starting: Count, [JSON, GAUGE.named("members").with(&[("state", "starting")])],
-        |it| it.stats.members.starting, "Members that are started.";
+        |it| it.stats.members.starting, "Members that are starting.";
     checking: Count, [JSON, GAUGE.named("members").with(&[("state", "checking")])],
-        |it| it.stats.members.checking, "Members that are checked before they are lent again.";
+        |it| it.stats.members.checking, "Members that are being checked before they are lent \
+            again.";
     stopping: Count, [SHOW, JSON, GAUGE.named("members").with(&[("state", "stopping")])],
-        |it| it.stats.members.stopping, "Members on their way out.";
+        |it| it.stats.members.stopping, "Members that are stopping.";
     size: Count, [JSON, HISTORY], |it| it.stats.members.size(), "All members.";
     init: Count, [JSON, GAUGE.named("members_limit").with(&[("bound", "init")])],
-        |it| it.config.options.init, "As many members it begins with.";
+        |it| it.config.options.init, "How many members it begins with.";
     max: Count, [NARROW, JSON, HISTORY, GAUGE.named("members_limit").with(&[("bound", "max")])],
-        |it| it.stats.max, "As many members it may have.";
-    waiting: Count, [NARROW, JSON, HISTORY, GAUGE], |it| it.stats.len(), "Takers that wait.";
+        |it| it.stats.max, "The most members it may have.";
+    waiting: Count, [NARROW, JSON, HISTORY, GAUGE], |it| it.stats.len(), "Takes that wait.";
     oldest_wait_us: Span, [SHOW, JSON, HISTORY, GAUGE],
         |it| it.stats.oldest_waited, "How long the oldest waiting ask has waited.";
     wait_p50_us: Span, [BRIEF],
@@ -106,7 +107,7 @@ facts! { PoolNow: "pool" by "pool", joined {
     wait_p99_us: Span, [NARROW],
         |it| it.stats.takes.waits.quantile(0.99), "99 of 100 takes waited no longer.";
     wait: Spans, [HISTORY, HISTOGRAM],
-        |it| &it.stats.takes.waits, "How long takes waited that got a member.";
+        |it| &it.stats.takes.waits, "How long the takes waited that got a member.";
     hold_p50_us: Span, [BRIEF],
         |it| it.stats.holds.quantile(0.5), "Half of the members were held no longer.";
     hold: Spans, [JSON, HISTOGRAM], |it| &it.stats.holds,
@@ -118,27 +119,29 @@ facts! { PoolNow: "pool" by "pool", joined {
         "How long the longest holder has held its member.";
     oldest_holder: Text|null, [BRIEF],
         |it| it.oldest().and_then(|holder| holder.note.as_deref()),
-        "What that holder said of itself.";
+        "The note of that holder.";
     takes: Tally, [JSON, COUNTER.with(&[("outcome", "*")])],
-        |it| &it.stats.takes, "What became of takes.";
-    came: Count, [SHOW], |it| it.stats.takes.came, "Takes that came.";
+        |it| &it.stats.takes, "Takes by outcome.";
+    came: Count, [SHOW], |it| it.stats.takes.came, "Takes in all.";
     served: Count, [SHOW, RATE.named("grants")],
         |it| it.stats.takes.served, "Takes that got a member.";
     refused: Count, [BRIEF],
-        |it| refused(&it.stats.takes), "Takes that got none, apart from those that withdrew.";
+        |it| refused(&it.stats.takes), "Takes that got none, without those that were cancelled.";
     shed: Count, [RATE.named("refusals")], |it| it.stats.takes.shed_total(), "Takes that got none.";
     start: Spans, [JSON, HISTOGRAM],
-        |it| &it.stats.starts, "How long starts took that went well.";
+        |it| &it.stats.starts, "How long successful starts took.";
     starts_failed: Count, [SHOW, JSON, COUNTER],
         |it| it.stats.starts_failed, "Starts of members that failed or took too long.";
     starting_goes: Text, [JSON],
-        |it| it.circuit(), "Closed if starts go well, failing if the last ones did not, or open.";
+        |it| it.circuit(), "State of the circuit breaker: `closed` if starts succeed, `failing` if \
+            the last ones failed, or `open`.";
     retired: Counts, [JSON, COUNTER.named("members_ended").with(&[("cause", "*")])],
         |it| it.retired(), "Members that ended.";
     generation: Count, [JSON], |it| it.stats.generation, "How often all members were replaced.";
     is_paused: Flag, [JSON, GAUGE.named("paused")],
-        |it| it.stats.is_suspended, "Whether nothing is handed out until the pool is resumed.";
-    is_closing: Flag, [JSON], |it| it.stats.is_closing, "Whether it ends.";
+        |it| it.stats.is_suspended, "Whether the pool is paused: it lends nothing until it is \
+            resumed.";
+    is_closing: Flag, [JSON], |it| it.stats.is_closing, "Whether the pool is being removed.";
     members: Text, [SHOW, JSON.named("member")],
         |it| it.member(), "Where members come from: a list, programs, or clients.";
 }

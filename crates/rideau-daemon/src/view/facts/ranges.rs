@@ -1,4 +1,4 @@
-//! What there is to know of a range, and of a view of ranges.
+//! Facts of a range, and of a view of ranges.
 
 use std::cell::OnceCell;
 use std::sync::Arc;
@@ -30,11 +30,11 @@ pub(crate) struct RangeNow {
 impl RangeNow {
     /// Every range. How many values end soon takes a look at all of them.
     pub(crate) fn all(daemon: &Daemon, looks_ahead: bool) -> Vec<Self> {
-        let (places, values) = (daemon.places.load(), &daemon.values);
+        let (catalog, values) = (daemon.catalog.load(), &daemon.values);
         let ending = looks_ahead.then(|| values.ending()).flatten();
         let has_failed = values.ranges.failed().is_some();
         let one = |stats: RangeStats| {
-            let place = places.ranges.find(&stats.name);
+            let place = catalog.ranges.find(&stats.name);
             let ending = ending.as_ref().map(|ending| {
                 let id = values.ranges.range(&stats.name);
                 id.and_then(|id| ending.get(&id).copied()).unwrap_or(0)
@@ -120,7 +120,7 @@ fn used(free: Size, all: Size) -> String {
 
 facts! { RangeNow: "range" by "range", joined {
         "values": "Values of the range.",
-        "reserves": "What became of asks for a value."
+        "reserves": "Asks for a value by outcome."
     };
     name: Text, [NARROW, JSON], |it| &*it.stats.name, "Its name.";
     base: Text, [PAGE, JSON], |it| it.stats.kind.print(it.stats.first), "Its lowest value.";
@@ -133,9 +133,11 @@ facts! { RangeNow: "range" by "range", joined {
     quarantined: Size, [NARROW, JSON, GAUGE.named("values").with(&[("state", "quarantined")])],
         |it| it.stats.quarantined, "Values that may have a holder.";
     detached: Count, [SHOW, JSON, GAUGE.named("values").with(&[("state", "detached")])],
-        |it| it.stats.detached, "Values that had a holder and wait for a client to decide.";
+        |it| it.stats.detached, "Values that had a holder and wait for a client to decide about \
+            them.";
     cooling: Count, [SHOW, JSON, GAUGE.named("values").with(&[("state", "cooling")])],
-        |it| it.stats.cooling, "Values that were given back and rest.";
+        |it| it.stats.cooling, "Values that were released a short time ago and are not given out \
+            yet.";
     size: Size, [PAGE, JSON], |it| it.stats.size, "All its values.";
     given: Count, [SHOW, JSON],
         |it| it.stats.tiers.iter().sum::<u64>(), "How often a value was given out.";
@@ -143,16 +145,16 @@ facts! { RangeNow: "range" by "range", joined {
         |it| Value::Counts(it.tiers().map(|(tier, given)| (tier.into(), given)).collect()),
         "How often a value was given out in each tier.";
     leases_s: Count|null, [BRIEF, JSON],
-        |it| it.rate(), "Values that were given out in a second, of late.";
+        |it| it.rate(), "Values that are given out per second, on average over the last seconds.";
     ending_1h: Count|null, [BRIEF, JSON],
-        |it| it.ending, "Values that end within an hour, unless they are prolonged.";
+        |it| it.ending, "Values that end within an hour unless they are renewed.";
     none: Count|null, [BRIEF, JSON,
             COUNTER.named("reserves").with(&[("tier", "0"), ("outcome", "none")])],
         |it| it.none(), "Asks that found no free value.";
     hops: Columns, [HISTOGRAM.with(&[("tier", "*"), ("outcome", "go")])],
         |it| it.hops(), "How many other nodes were asked before a value was given out.";
     p99_us: Span|null, [BRIEF, JSON], |it| it.took().map(|took| took.quantile(0.99)),
-        "99 of 100 values were given out no later, until that was safe.";
+        "99 of 100 values were given out, and that was safe, within this time.";
     reserve: Spans, [HISTOGRAM],
         |it| it.took(), "How long it took to give a value out, until that was safe.";
     class: Text|null, [SHOW, JSON],
@@ -171,10 +173,10 @@ pub(crate) struct ViewNow {
 
 impl ViewNow {
     /// The views of which a user may use all ranges.
-    pub(crate) fn all(places: &Catalog, values: &Values, sight: Viewer<'_>) -> Vec<Self> {
-        let seen = places.views.all().filter(|view| {
-            let mut touched = view.counted.touched(&places.ranges);
-            touched.all(|range| sight.sees("range", &range.name))
+    pub(crate) fn all(catalog: &Catalog, values: &Values, viewer: Viewer<'_>) -> Vec<Self> {
+        let seen = catalog.views.all().filter(|view| {
+            let mut touched = view.counted.touched(&catalog.ranges);
+            touched.all(|range| viewer.sees("range", &range.name))
         });
         seen.map(|view| Self {
             config: view.config.clone(),
@@ -189,11 +191,11 @@ facts! { ViewNow: "view" by "view", joined { "values": "Values that the view cou
     values: Text, [NARROW, JSON], |it| it.config.values.join(" "), "The values that it counts.";
     size: Size, [NARROW, JSON], |it| it.count.size, "All of them.";
     free: Size, [NARROW, JSON, GAUGE.named("values").with(&[("state", "free")])],
-        |it| it.count.free, "Those that can be given out.";
+        |it| it.count.free, "Values that can be given out.";
     quarantined: Size, [NARROW, JSON, GAUGE.named("values").with(&[("state", "quarantined")])],
-        |it| it.count.quarantined, "Those that may have a holder.";
+        |it| it.count.quarantined, "Values that may have a holder.";
     held: Size, [NARROW, JSON, GAUGE.named("values").with(&[("state", "held")])],
-        |it| it.count.held, "Those that are neither free nor quarantined.";
+        |it| it.count.held, "Values that are neither free nor quarantined.";
     used: Text, [BRIEF, JSON],
-        |it| used(it.count.free, it.count.size), "How many of them are not free.";
+        |it| used(it.count.free, it.count.size), "How many of its values are not free.";
 }

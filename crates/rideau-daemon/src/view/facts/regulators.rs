@@ -1,4 +1,4 @@
-//! What there is to know of a regulator.
+//! Facts of a regulator.
 
 use std::sync::Arc;
 
@@ -26,8 +26,8 @@ impl RegulatorNow {
     }
 
     /// Every regulator, by name.
-    pub(crate) fn all(places: &Catalog) -> Vec<Self> {
-        let mut all: Vec<_> = places.regulators.values().collect();
+    pub(crate) fn all(catalog: &Catalog) -> Vec<Self> {
+        let mut all: Vec<_> = catalog.regulators.values().collect();
         all.sort_unstable_by(|one, other| one.name.cmp(&other.name));
         all.into_iter().map(Self::of).collect()
     }
@@ -70,21 +70,21 @@ fn bound(bound: Option<usize>) -> Option<usize> {
 }
 
 facts! { RegulatorNow: "regulator" by "regulator", joined {
-        "limit": "Below min it is open, from max on it is closed."
+        "limit": "With fewer than min leases it is open, from max on it is closed."
     };
     name: Text, [NARROW, JSON], |it| &*it.place.name, "Its name.";
-    broker: Text|null, [BRIEF], |it| it.source(), "What tells it how long asks wait.";
+    broker: Text|null, [BRIEF], |it| it.source(), "The broker or regulator that it learns from.";
     leases: Count,
         [NARROW, JSON.named("held"), HISTORY.named("held"), GAUGE.named("workers")],
         |it| it.stats.size, "Leases that are held.";
-    min: Count|null, [BRIEF], |it| bound(it.min()), "With fewer leases it is open.";
-    max: Count|null, [NARROW], |it| bound(it.max()), "With as many leases it is closed.";
+    min: Count|null, [BRIEF], |it| bound(it.min()), "With fewer leases than this it is open.";
+    max: Count|null, [NARROW], |it| bound(it.max()), "From this many leases on it is closed.";
     limit: Count, [GAUGE.with(&[("bound", "min")])],
-        |it| it.min().unwrap_or(0), "With fewer leases it is open.";
+        |it| it.min().unwrap_or(0), "With fewer leases than this it is open.";
     limit: Count, [GAUGE.with(&[("bound", "max")])],
-        |it| it.max().unwrap_or(0), "With as many leases it is closed.";
+        |it| it.max().unwrap_or(0), "From this many leases on it is closed.";
     is_open: Flag, [BRIEF, JSON], |it| it.stats.is_open, "Whether the next ask is granted at once.";
-    waiting: Count, [NARROW, JSON, HISTORY, GAUGE], |it| it.stats.len, "Askers that wait.";
+    waiting: Count, [NARROW, JSON, HISTORY, GAUGE], |it| it.stats.len, "Asks that wait.";
     oldest_wait_us: Span, [BRIEF, JSON, HISTORY],
         |it| it.stats.oldest_waited, "How long the oldest waiting ask has waited.";
     wait_p50_us: Span, [BRIEF],
@@ -92,16 +92,16 @@ facts! { RegulatorNow: "regulator" by "regulator", joined {
     wait_p99_us: Span, [NARROW],
         |it| it.stats.asks.waits.quantile(0.99), "99 of 100 asks waited no longer.";
     wait: Spans, [HISTORY, HISTOGRAM],
-        |it| &it.stats.asks.waits, "How long asks waited that got a lease.";
+        |it| &it.stats.asks.waits, "How long the asks waited that got a lease.";
     hold_p50_us: Span, [BRIEF],
         |it| it.stats.leases.held.quantile(0.5), "Half of the leases were held no longer.";
     ask: Tally, [JSON, COUNTER.named("asks").with(&[("outcome", "*")])],
-        |it| &it.stats.asks, "What became of asks.";
-    came: Count, [BRIEF], |it| it.stats.asks.came, "Asks that came.";
+        |it| &it.stats.asks, "Asks by outcome.";
+    came: Count, [BRIEF], |it| it.stats.asks.came, "Asks in all.";
     granted: Count, [BRIEF, RATE.named("grants")],
         |it| it.stats.asks.served, "Asks that got a lease.";
     refused: Count, [BRIEF],
-        |it| refused(&it.stats.asks), "Asks that got none, apart from those that withdrew.";
+        |it| refused(&it.stats.asks), "Asks that got none, without those that were cancelled.";
     shed: Count, [RATE.named("refusals")], |it| it.stats.asks.shed_total(), "Asks that got none.";
     renewed: Count, [JSON], |it| it.stats.leases.renewed, "Renewals that were granted.";
     stopped: Count, [JSON], |it| it.stats.leases.stopped, "Leases that were not renewed.";

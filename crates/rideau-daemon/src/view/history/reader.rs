@@ -13,7 +13,7 @@ use crate::view::facts::{
     AppNow, BrokerNow, Facts, PoolNow, RegulatorNow, RuleNow, Surface, Value, in_unit,
 };
 
-/// What was read last.
+/// The counters that were read last.
 pub(super) struct Reader {
     at: Instant,
     counters: HashMap<String, u64>,
@@ -39,13 +39,17 @@ impl Reader {
         self.step = now.duration_since(self.at).as_secs_f64();
         self.at = now;
         self.grants = 0.0;
-        let places = daemon.places.load();
+        let catalog = daemon.catalog.load();
         let mut rows = Vec::new();
-        rows.extend(PoolNow::all(&places).iter().map(|pool| self.of(pool)));
-        rows.extend(BrokerNow::all(&places).iter().map(|broker| self.of(broker)));
-        let regulators = RegulatorNow::all(&places);
+        rows.extend(PoolNow::all(&catalog).iter().map(|pool| self.of(pool)));
+        rows.extend(
+            BrokerNow::all(&catalog)
+                .iter()
+                .map(|broker| self.of(broker)),
+        );
+        let regulators = RegulatorNow::all(&catalog);
         rows.extend(regulators.iter().map(|one| self.of(one)));
-        rows.extend(RuleNow::all(&places).iter().map(|rule| self.of(rule)));
+        rows.extend(RuleNow::all(&catalog).iter().map(|rule| self.of(rule)));
         let apps = AppNow::all(&daemon.apps, Viewer::ALL);
         rows.extend(apps.iter().map(|app| self.of(app)));
         rows.sort_by(|one, other| (one.kind, &one.name).cmp(&(other.kind, &other.name)));
@@ -181,6 +185,6 @@ mod tests {
         let (p50, p99) = reader.quantiles("a", &waits);
         assert!((900.0..1_200.0).contains(&p50), "{p50}");
         assert!((900.0..1_200.0).contains(&p99), "{p99}");
-        assert!(reader.quantiles("a", &waits).0.is_nan(), "nobody waited");
+        assert!(reader.quantiles("a", &waits).0.is_nan(), "no ask waited");
     }
 }

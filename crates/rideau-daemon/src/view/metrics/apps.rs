@@ -14,7 +14,7 @@ pub(super) fn room(page: &mut Page<'_, '_>, apps: &Apps, config: &Config) -> fmt
     let bounds = [("max", limits.max), ("headroom", limits.headroom)];
     page.gauges(
         "rideau_app_processes_limit",
-        "How many processes all applications may have, and how many more while others end",
+        "How many processes all applications may have, and how many more while others are stopping",
         bounds.map(|(bound, count)| (vec![("bound", bound.to_owned())], count as f64)),
     )?;
     page.gauge(
@@ -26,9 +26,7 @@ pub(super) fn room(page: &mut Page<'_, '_>, apps: &Apps, config: &Config) -> fmt
     let losses = losses.map(|(policy, loss)| (vec![("policy", (*policy).to_owned())], *loss));
     page.gauges(
         "rideau_app_eviction_loss",
-        "What each way to choose the process to stop would have cost for each ask of late: \
-         seconds of \
-         starts, or starts",
+        "What each eviction policy would have cost per recent ask: seconds of starts, or starts",
         losses,
     )?;
     let chosen = stats.losses.iter().enumerate();
@@ -38,14 +36,14 @@ pub(super) fn room(page: &mut Page<'_, '_>, apps: &Apps, config: &Config) -> fmt
     });
     page.gauges(
         "rideau_app_eviction_policy",
-        "Which way is used now",
+        "Which eviction policy is in use",
         chosen,
     )?;
     let sizes = stats.what_if.iter();
     let sizes = sizes.map(|(max, loss)| (vec![("max", max.to_string())], *loss));
     page.gauges(
         "rideau_app_what_if_loss",
-        "The same for other values of front.max, and for the one it has",
+        "What it would have cost with other values of front.max, and with the current one",
         sizes,
     )
 }

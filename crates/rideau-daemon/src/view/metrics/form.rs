@@ -26,7 +26,7 @@ impl Form {
         }
     }
 
-    /// What the answer is, for the client that reads it.
+    /// The content type of the answer.
     pub(crate) const fn content_type(self) -> &'static str {
         match self {
             Self::Classic => "text/plain; version=0.0.4; charset=utf-8",

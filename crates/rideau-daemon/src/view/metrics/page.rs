@@ -16,16 +16,16 @@ pub(super) const BOUNDS: [f64; 15] = [
     0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0,
 ];
 
-/// What is below zero has no sum that only grows, and the format wants none.
+/// A histogram with negative values: its sum may fall, so the format has none.
 const SUMLESS: &str = "rideau_broker_relative_seconds";
 
 /// The words a take or an ask can be answered with, apart from `go`.
-const NOES: [&str; 5] = ["full", "shed", "timeout", "cancelled", "closed"];
+const REFUSED: [&str; 5] = ["full", "shed", "timeout", "cancelled", "closed"];
 
 /// Labels and their values.
 pub(super) type Labels = Vec<(&'static str, String)>;
 
-/// What is written so far.
+/// A page of metrics that is being written.
 pub(super) struct Page<'a, 'e> {
     encoder: &'a mut DescriptorEncoder<'e>,
 }
@@ -35,7 +35,7 @@ impl<'a, 'e> Page<'a, 'e> {
         Self { encoder }
     }
 
-    /// What the program is, as labels of a one.
+    /// Build information as labels of a metric with the value 1.
     pub(super) fn build(
         &mut self,
         name: &str,
@@ -223,21 +223,21 @@ fn histogram(
         .encode_histogram::<NoLabelSet>(sum, len, columns, None)
 }
 
-/// What became of the asks that came, by the word they were answered with.
+/// Outcomes of asks, by the word of the answer.
 fn tally(tally: &Tally) -> impl Iterator<Item = (&'static str, u64)> + use<> {
-    let mut noes = NOES.map(|word| (word, 0));
+    let mut refused = REFUSED.map(|word| (word, 0));
     for reason in Reason::ALL {
         let word = answer::word(reason);
-        if let Some((_, count)) = noes.iter_mut().find(|(known, _)| *known == word) {
+        if let Some((_, count)) = refused.iter_mut().find(|(known, _)| *known == word) {
             *count += tally.shed[reason.index()];
         }
     }
-    for (word, count) in &mut noes {
+    for (word, count) in &mut refused {
         if *word == "cancelled" {
             *count += tally.cancelled;
         }
     }
-    [("go", tally.served)].into_iter().chain(noes)
+    [("go", tally.served)].into_iter().chain(refused)
 }
 
 /// A histogram on the shared bounds.

@@ -1,4 +1,4 @@
-//! What the system knows of this process, by the names that all exporters use.
+//! Metrics of this process, with the names that all exporters use.
 
 use std::fmt;
 use std::fs;

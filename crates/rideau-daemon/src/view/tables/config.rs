@@ -1,4 +1,4 @@
-//! What the server was told.
+//! The table of the config.
 
 use rideau_config::{Change, change_of};
 

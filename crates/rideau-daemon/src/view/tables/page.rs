@@ -1,4 +1,4 @@
-//! Long answers, page by page: as many rows as `limits.output_max` has room for, and
+//! Long answers, page by page: the rows that `limits.output_max` has room for, and
 //! from where the next page goes on.
 
 use std::fmt;
@@ -19,7 +19,7 @@ pub(crate) struct Page {
     pub bytes_max: usize,
 }
 
-/// What is left for the next page.
+/// How many rows are left, and where the next page begins.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct More {
     /// This many rows.

@@ -1,4 +1,4 @@
-//! What happened, the newest first.
+//! Tables of past events and refusals, the newest first.
 
 use super::Table;
 use crate::state::daemon::Daemon;
@@ -12,7 +12,7 @@ pub(super) fn refusals(daemon: &Daemon) -> Table {
     table
 }
 
-pub(super) fn events(daemon: &Daemon, sight: Viewer<'_>) -> Table {
+pub(super) fn events(daemon: &Daemon, viewer: Viewer<'_>) -> Table {
     let mut table = Table::new(&["id", "at_ms", "kind", "name", "text", "by"]);
     for event in daemon.events.newest(usize::MAX) {
         table.keys.push(newest_first(event.serial));
@@ -21,7 +21,7 @@ pub(super) fn events(daemon: &Daemon, sight: Viewer<'_>) -> Table {
             event.at.into(),
             event.kind.into(),
             event.name.as_str().into(),
-            sight.text_of(&event).into(),
+            viewer.text_of(&event).into(),
             event.by.as_deref().into(),
         ]);
     }

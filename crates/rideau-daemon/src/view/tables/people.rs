@@ -9,7 +9,7 @@ use crate::view::facts::{ClientNow, HolderNow, SessionNow};
 pub(super) fn clients(daemon: &Daemon, wanted: &TableQuery<'_>) -> Table {
     let mut all = daemon.clients.all();
     all.retain(|card| {
-        u128::from(card.id) > wanted.page.from && wanted.sight.sees_holder(&card.card.lock())
+        u128::from(card.id) > wanted.page.from && wanted.viewer.sees_holder(&card.card.lock())
     });
     let rows = all.iter().map(|card| ClientNow::of(daemon, card));
     let mut table = Table::of(&rows.collect::<Vec<_>>());
@@ -19,10 +19,10 @@ pub(super) fn clients(daemon: &Daemon, wanted: &TableQuery<'_>) -> Table {
 
 pub(super) fn sessions(daemon: &Daemon, wanted: &TableQuery<'_>) -> Table {
     let mut all = daemon.sessions.all();
-    all.retain(|row| row.key() > wanted.page.from && wanted.sight.sees_holder(&row.card));
+    all.retain(|row| row.key() > wanted.page.from && wanted.viewer.sees_holder(&row.card));
     all.sort_unstable_by_key(SessionRow::key);
     let rows = all.iter();
-    let rows = rows.map(|row| SessionNow::of(daemon, row, wanted.sight));
+    let rows = rows.map(|row| SessionNow::of(daemon, row, wanted.viewer));
     let mut table = Table::of(&rows.collect::<Vec<_>>());
     table.keys = all.iter().map(SessionRow::key).collect();
     table
@@ -33,7 +33,7 @@ pub(super) fn holders(daemon: &Daemon, wanted: &TableQuery<'_>) -> Table {
     all.retain(|row| row.key() > wanted.page.from);
     all.sort_unstable_by_key(LeaseRow::key);
     let rows = all.iter();
-    let rows = rows.map(|row| HolderNow::of(daemon, row, wanted.sight));
+    let rows = rows.map(|row| HolderNow::of(daemon, row, wanted.viewer));
     let mut table = Table::of(&rows.collect::<Vec<_>>());
     table.keys = all.iter().map(LeaseRow::key).collect();
     table

@@ -1,4 +1,4 @@
-//! What processes of applications serve now, as a table.
+//! The table of requests that applications serve now.
 
 use std::sync::Arc;
 
@@ -8,11 +8,11 @@ use super::Table;
 use crate::state::daemon::Daemon;
 use crate::state::viewer::Viewer;
 
-/// What is being served: for users that may read the logs, which tell as much.
-pub(super) fn table(daemon: &Daemon, sight: Viewer<'_>) -> Table {
+/// The requests being served, for users that may read the logs.
+pub(super) fn table(daemon: &Daemon, viewer: Viewer<'_>) -> Table {
     let mut table = Table::new(&["name", "pid", "method", "path", "client", "age_us"]);
     let mut all = shown(daemon);
-    all.retain(|app| sight.sees_output("app", &app.name));
+    all.retain(|app| viewer.sees_output("app", &app.name));
     for app in all {
         for process in &app.processes {
             table.rows.extend(process.requests.iter().map(|request| {

@@ -20,19 +20,19 @@ use crate::wire::{Server, Wire};
 /// A node that says nothing for so long is shown as it was.
 const SAY_MAX: Duration = Duration::from_millis(800);
 
-/// What is shown.
+/// The screen of the demo.
 pub(super) struct Board {
     is_json: bool,
     /// The numbers of each node when it last said something.
     numbers: HashMap<String, NodeNumbers>,
-    /// What was counted since the traffic began, also by nodes that died.
+    /// Counters since the traffic began, with those of nodes that died.
     totals: [u64; COUNTED.len()],
 }
 
-/// What is counted of all nodes.
+/// The counters of all nodes.
 const COUNTED: [&str; 3] = ["hops_out", "takeovers", "moves_in"];
 
-/// What a node says of itself in `INFO cluster`.
+/// The numbers in `INFO cluster` of a node.
 #[derive(Clone, Default)]
 struct NodeNumbers(HashMap<String, String>);
 
@@ -266,7 +266,7 @@ impl Board {
     }
 }
 
-/// What a node says of itself, if it says so soon.
+/// The numbers of a node, if it answers soon.
 async fn ask(port: u16) -> Option<NodeNumbers> {
     let ask = async {
         let mut wire = Wire::connect(&Server::local(port), "demo-board")

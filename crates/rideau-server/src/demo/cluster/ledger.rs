@@ -18,7 +18,7 @@ pub(super) const TTL: &str = "86400000";
 const CHECK_MAX: Duration = Duration::from_secs(60);
 const AGAIN: Duration = Duration::from_millis(200);
 
-/// What clients hold, by what they were told.
+/// The values that clients hold, by the answers they got.
 #[derive(Clone, Default)]
 pub(super) struct Ledger {
     inner: Arc<Mutex<Inner>>,
@@ -31,7 +31,7 @@ struct Inner {
     faults: Faults,
 }
 
-/// What must not be.
+/// Faults that must not occur.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Faults {
     /// Values that were given out while another client held them.
@@ -40,7 +40,7 @@ pub(super) struct Faults {
     pub(super) lost: u64,
 }
 
-/// What was looked at in the end.
+/// The result of the final check.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Checked {
     /// Values that are held as clients were told.
@@ -77,7 +77,7 @@ impl Ledger {
         self.inner.lock().held.len()
     }
 
-    /// What must not be.
+    /// Faults that must not occur.
     pub(super) fn faults(&self) -> Faults {
         self.inner.lock().faults
     }

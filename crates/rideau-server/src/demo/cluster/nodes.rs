@@ -212,7 +212,7 @@ fn config_text(node: &DemoNode, peers: u16, files: &Path, etcd: &(String, String
     )
 }
 
-/// What nodes know each other by. It lasts as long as the demo.
+/// Writes the secret of the nodes. It lasts as long as the demo.
 fn write_secret(path: &Path) -> io::Result<()> {
     let mut secret = [0; 32];
     fs::File::open("/dev/urandom")?.read_exact(&mut secret)?;

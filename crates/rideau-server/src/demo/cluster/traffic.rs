@@ -28,7 +28,7 @@ pub(super) struct ShopTraffic {
     clients: JoinSet<()>,
 }
 
-/// What became of the asks of the last second.
+/// Outcomes of the asks of the last second.
 #[derive(Default)]
 pub(super) struct Score {
     /// Values that were given out.
@@ -81,12 +81,12 @@ impl ShopTraffic {
         }
     }
 
-    /// What the clients hold.
+    /// The values that the clients hold.
     pub(super) const fn ledger(&self) -> &Ledger {
         &self.ledger
     }
 
-    /// What became of the asks since the last call.
+    /// Outcomes of the asks since the last call.
     pub(super) fn score(&self) -> Score {
         std::mem::take(&mut *self.score.lock())
     }

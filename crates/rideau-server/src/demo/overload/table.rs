@@ -1,4 +1,4 @@
-//! What the demo showed, in numbers and in the brokers' own words.
+//! The summary of the demo: numbers, and the brokers' explanations.
 
 use std::io;
 
@@ -21,11 +21,11 @@ pub(super) fn print(seconds: u32, verdicts: &[Verdict; 2], screen: &mut Screen) 
     for verdict in verdicts {
         screen.line(&row(verdict))?;
     }
-    screen.line("\nWhat a client was told that was shed:\n")?;
+    screen.line("\nWhat a shed client was told:\n")?;
     for verdict in verdicts {
         let told = verdict
             .refusal
-            .map_or("nothing, for none was".into(), |refusal| {
+            .map_or("nothing: none was shed".into(), |refusal| {
                 refusal.to_string()
             });
         screen.line(&format!("{:<9}{told}", verdict.name))?;

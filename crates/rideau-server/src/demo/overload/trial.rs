@@ -24,14 +24,14 @@ pub(super) struct Trial {
     score: Arc<Mutex<Score>>,
 }
 
-/// What clients saw.
+/// Outcomes that clients saw.
 #[derive(Default)]
 struct Score {
     /// Waits of those served since the last glance.
     recent: Histogram,
     /// Waits of those served since the judging began.
     judged: Histogram,
-    /// What the last was told that was shed.
+    /// The refusal of the last shed ask.
     refusal: Option<Refusal>,
     /// The broker's numbers when the judging began.
     before: Option<BrokerStats>,
@@ -48,7 +48,7 @@ pub(super) struct Glance {
     pub(super) waits: Histogram,
 }
 
-/// What became of the asks that were judged.
+/// Outcomes of the asks that count.
 pub(super) struct Verdict {
     pub(super) name: &'static str,
     pub(super) served: u64,
@@ -95,7 +95,7 @@ impl Trial {
         }
     }
 
-    /// What was before does not count.
+    /// Asks before this do not count.
     pub(super) fn judge_from_now(&self) {
         let before = self.broker.stats();
         *lock(&self.score) = Score {
@@ -104,7 +104,7 @@ impl Trial {
         };
     }
 
-    /// What became of the asks that were judged.
+    /// Outcomes of the asks that count.
     pub(super) fn verdict(&self) -> Verdict {
         let (after, explained) = (self.broker.stats().asks, self.broker.explain());
         let score = lock(&self.score);
@@ -169,5 +169,5 @@ impl Score {
 }
 
 fn lock(score: &Mutex<Score>) -> MutexGuard<'_, Score> {
-    score.lock().expect("nobody panics while keeping score")
+    score.lock().expect("keeping score does not panic")
 }

@@ -67,7 +67,7 @@ impl Committer {
         Ok(())
     }
 
-    /// Put as many chunks as the store would have of this. Says how many bytes they have.
+    /// Put the chunks of this that the store takes. Says how many bytes they have.
     fn put_chunk(&mut self, chunk: &[u8]) -> Result<u64, StoreError> {
         let len_max = self.store.batch_len_max();
         let mut rest = chunk;
@@ -79,7 +79,7 @@ impl Committer {
         Ok(chunk.len() as u64)
     }
 
-    /// What the last piece shows is logged before the snapshot counts.
+    /// Ends the snapshot. Changes up to its last piece are logged first.
     fn end_snapshot(&mut self) -> Result<(), StoreError> {
         let turn = {
             let shared = Arc::clone(&self.turns.shared);

@@ -4,9 +4,9 @@ use rideau_core::allocator::{Prefer, Refused, ReportedKey, Seen, Size, Which};
 
 use super::super::{Answer, Committed, Failed, Ranges};
 
-/// So many records are looked at in one step.
+/// How many records are looked at in one step.
 const STEP: usize = 4_096;
-/// A piece of a report has about as many keys.
+/// About how many keys a piece of a report has.
 const KEYS: usize = 1_024;
 
 /// A piece of what a node reports of its keys.
@@ -47,7 +47,7 @@ impl Ranges {
         }
     }
 
-    /// That nothing is free in these places, as it is said when all nodes were asked.
+    /// Counts and returns the refusal that nothing is free, after all nodes were asked.
     pub fn count_exhausted(&self, prefer: &[Prefer]) -> Failed {
         let inner = self.0.shared.inner.lock();
         let size = match inner.machine.many() {

@@ -1,4 +1,4 @@
-//! What one turn took from the logs of all partitions, until it is appended.
+//! Log entries of all partitions that one turn took, until they are appended.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use rideau_core::allocator::Entry;
 use crate::ranges::ownership::Ownership;
 use crate::store::OwnedSection;
 
-/// What is written of one partition in a turn.
+/// The entries of one partition in a turn.
 pub(super) struct TakenSection {
     pub(super) ownership: Arc<Ownership>,
     pub(super) bytes: Vec<u8>,
@@ -38,7 +38,7 @@ impl TakenSection {
     }
 }
 
-/// Choose what the next call has, of at most so many bytes: whole entries, and one at
+/// Choose what the next call has, of at most this many bytes: whole entries, and one at
 /// least. There is nothing if all is written.
 pub(super) fn cut(sections: &mut [TakenSection], len_max: usize) -> Vec<OwnedSection<'_>> {
     let mut room = len_max;
@@ -67,7 +67,7 @@ pub(super) fn cut(sections: &mut [TakenSection], len_max: usize) -> Vec<OwnedSec
         .collect()
 }
 
-/// What was cut is written, but for these partitions.
+/// The cut sections are written, except those of these partitions.
 pub(super) fn written(sections: &mut [TakenSection], lost: &[u32]) {
     for section in sections.iter_mut().filter(|section| section.cut > 0) {
         section.written += std::mem::take(&mut section.cut);

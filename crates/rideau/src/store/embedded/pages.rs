@@ -90,7 +90,7 @@ impl Pages {
         self.file.sync_data()
     }
 
-    /// Makes room for so many bytes, and keeps the first ones.
+    /// Makes room for this many bytes, and keeps the first ones.
     fn reserve(&mut self, kept: usize, len: usize) {
         if self.buffer.len() - self.start >= len {
             return;
@@ -101,7 +101,7 @@ impl Pages {
     }
 }
 
-/// Zeros, and where among them a page begins that has so many after it.
+/// Zeros, and where among them a page begins that has this many after it.
 fn aligned(len: usize) -> (Vec<u8>, usize) {
     let bytes = vec![0; len + PAGE];
     let start = bytes.as_ptr().align_offset(PAGE);

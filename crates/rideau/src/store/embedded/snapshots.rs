@@ -144,7 +144,7 @@ impl Snapshots {
         Ok(Self { path, redb })
     }
 
-    /// The states of so many partitions. One that never had a snapshot needs all logs
+    /// The states of this many partitions. One that never had a snapshot needs all logs
     /// from the first on.
     pub(super) fn states(&self, count: u32) -> Result<Vec<State>, StoreError> {
         let first = self.state(0)?;

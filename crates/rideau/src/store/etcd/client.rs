@@ -296,7 +296,7 @@ async fn log_in(
         Ok(reply) => match reply.token.parse() {
             Ok(token) => Ok(Token::Held(token)),
             Err(_) => {
-                let said = "the token is no text";
+                let said = "the token is not text";
                 Err(EtcdError::refused(
                     EtcdRefusal::Auth,
                     call,

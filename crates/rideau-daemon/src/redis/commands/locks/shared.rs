@@ -19,7 +19,7 @@ use crate::state::daemon::Daemon;
 use crate::state::grant::Grant;
 use crate::state::ticket::TicketKind;
 
-/// What an ask is about, until it is answered.
+/// A lock ask, until it is answered.
 struct LockAsk {
     cluster: Arc<Cluster>,
     daemon: Arc<Daemon>,
@@ -38,7 +38,7 @@ pub(super) fn lock(
 ) -> Result<Next, CommandError> {
     let Some(cluster) = client.daemon.cluster.clone() else {
         return Err(CommandError(
-            "ERR this server is no node of a cluster.".into(),
+            "ERR this server is not a node of a cluster.".into(),
         ));
     };
     let is_waiting = tail.is_async || (tail.wait.is_some() && !client.is_in_exec);
@@ -155,8 +155,8 @@ impl LockAsk {
                 let keys = &self.daemon.counts.keys_refused;
                 keys.fetch_add(1, Ordering::Relaxed);
                 Err(Outcome::denied(
-                    "BUSY as many keys are held or waited for as lock.keys_max or limits.keys_max \
-                     allows on the node that owns this key: release some, or raise the limit."
+                    "BUSY lock.keys_max or limits.keys_max reached on the node that owns this key: \
+                     release some keys or raise the limit."
                         .into(),
                 ))
             }

@@ -19,38 +19,38 @@ pub(in crate::redis::commands) fn count(
     let mut arguments = request.arguments();
     let word = arguments.text("RANGE.COUNT", "a view, a range, or values as 10.0.0.0/24")?;
     arguments.end("RANGE.COUNT")?;
-    let places = client.daemon.places.load_full();
-    let counted = counted(client, &places, word)?;
-    tell(client, &places, &counted, word, None)?;
+    let catalog = client.daemon.catalog.load_full();
+    let counted = counted(client, &catalog, word)?;
+    tell(client, &catalog, &counted, word, None)?;
     Ok(Next::Done)
 }
 
 /// Tell the numbers of a view, with its name.
 pub(super) fn view(client: &mut Client, name: &str) -> Result<(), CommandError> {
-    let places = client.daemon.places.load_full();
-    let Some(view) = places.views.find(name) else {
-        return Err(no::no_range(&places, name));
+    let catalog = client.daemon.catalog.load_full();
+    let Some(view) = catalog.views.find(name) else {
+        return Err(no::no_range(&catalog, name));
     };
-    tell(client, &places, &view.counted, name, Some(name))
+    tell(client, &catalog, &view.counted, name, Some(name))
 }
 
-/// What a word means. No name reads like values.
-fn counted(client: &Client, places: &Catalog, word: &str) -> Result<Counted, CommandError> {
-    if let Some(view) = places.views.find(word) {
+/// The values that a word names. No name reads like values.
+fn counted(client: &Client, catalog: &Catalog, word: &str) -> Result<Counted, CommandError> {
+    if let Some(view) = catalog.views.find(word) {
         return Ok(view.counted.clone());
     }
     client.check_label(Label::Thing, word.as_bytes())?;
-    let nothing = || CommandError(format!("ERR {word:?} stands for no values."));
-    if let Some(range) = places.ranges.find(word) {
+    let nothing = || CommandError(format!("ERR {word:?} has no values."));
+    if let Some(range) = catalog.ranges.find(word) {
         may_use(client, "range", word)?;
         return Counted::new(&range.config.options.spans).ok_or_else(nothing);
     }
     let span = Span::parse(word).map_err(|error| match no::is_name(word) {
         true => may_use(client, "range", word).err().unwrap_or_else(|| {
-            let help = "nor is it a view; SHOW RANGES and SHOW VIEWS list those there are.";
+            let help = "nor is it a view; SHOW RANGES and SHOW VIEWS list both.";
             CommandError::no_such("range", word, help)
         }),
-        false => CommandError(format!("ERR {word:?} stands for no values: {error}.")),
+        false => CommandError(format!("ERR {word:?} is not a set of values: {error}.")),
     })?;
     Counted::new(&[span]).ok_or_else(nothing)
 }
@@ -58,12 +58,12 @@ fn counted(client: &Client, places: &Catalog, word: &str) -> Result<Counted, Com
 /// Count, for a user that may use all the ranges that this is about.
 fn tell(
     client: &mut Client,
-    places: &Catalog,
+    catalog: &Catalog,
     counted: &Counted,
     word: &str,
     name: Option<&str>,
 ) -> Result<(), CommandError> {
-    let touched = counted.touched(&places.ranges).map(|place| &*place.name);
+    let touched = counted.touched(&catalog.ranges).map(|place| &*place.name);
     let mut touched: Vec<&str> = touched.collect();
     if touched.is_empty() {
         touched.push("*");

@@ -1,4 +1,4 @@
-//! What holders do with their values.
+//! Commands of holders about their values.
 
 use rideau::allocator::{Change, Held, Proof, Refused, Released, Seen, Which};
 use rideau::{Failed, Instant};
@@ -67,7 +67,7 @@ fn alter(
     Ok(Next::Done)
 }
 
-/// What is held from now on, and what was before.
+/// Writes the lease of a value, and its state before.
 fn tell(client: &mut Client, held: &Held) {
     let left = no::millis(held.until, client.daemon.values.ranges.now());
     let mut reply = client.reply();
@@ -159,7 +159,8 @@ fn renewals<'a>(
         while let Some(word) = arguments.next() {
             match Upper::of(word).as_bytes() {
                 b"FENCE" => {
-                    let fence = arguments.number("FENCE", "the holder's number", 0..=u64::MAX)?;
+                    let fence =
+                        arguments.number("FENCE", "the fence of the value", 0..=u64::MAX)?;
                     renewal.fence = Some(fence);
                 }
                 b"TTL" => renewal.ttl = Some(ttl(arguments)?),
@@ -209,7 +210,7 @@ pub(in crate::redis::commands) fn lookup(
     Ok(Next::Done)
 }
 
-/// All that have a key, as many as there is room for.
+/// The values with a key that the answer has room for.
 fn write_all_seen(client: &mut Client, mut all: Vec<Seen>, page: &Page, target: &Target<'_>) {
     all.retain(|one| is_seen(client, one));
     let key = |one: &Seen| one.value.saturating_add(1);
@@ -234,8 +235,8 @@ fn look_unheld(
 ) -> Result<Next, CommandError> {
     let daemon = std::sync::Arc::clone(&client.daemon);
     let ranges = &daemon.values.ranges;
-    let places = daemon.places.load();
-    let Some((place, kind)) = places.ranges.of(value) else {
+    let catalog = daemon.catalog.load();
+    let Some((place, kind)) = catalog.ranges.of(value) else {
         let no = Failed::Refused(Refused::OutOfRange);
         return Err(no::failed(client, &no, target.shown()));
     };
@@ -360,7 +361,7 @@ fn needs_fence(client: &Client, seen: &Seen) -> bool {
     options.is_some_and(|options| options.needs_fence)
 }
 
-/// What went with a connection does so no more.
+/// The value no longer ends with its connection.
 fn forget(client: &Client, value: u128) {
     let values = &client.daemon.values;
     if let Some(ticket) = values.held(value) {
@@ -380,7 +381,7 @@ fn fence(
     while let Some(word) = arguments.next() {
         match Upper::of(word).as_bytes() {
             b"FENCE" => {
-                let number = arguments.number("FENCE", "the holder's number", 0..=u64::MAX)?;
+                let number = arguments.number("FENCE", "the fence of the value", 0..=u64::MAX)?;
                 fence = Some(number);
             }
             // As for all other tickets.

@@ -54,8 +54,8 @@ fn answer(
     let Reservation {
         value, kind, fence, ..
     } = reservation;
-    let places = daemon.places.load();
-    let place = places.ranges.of(value).map(|(place, _)| place);
+    let catalog = daemon.catalog.load();
+    let place = catalog.ranges.of(value).map(|(place, _)| place);
     if let Some(place) = place {
         place.counts.give(took, 1);
     }

@@ -17,9 +17,9 @@ use crate::state::values::{NamedRange, RangeNumbers, sees_fence};
 fn range(client: &Client, name: &str) -> Result<Arc<NamedRange>, CommandError> {
     // A user that may not does not learn whether it is there.
     may_use(client, "range", name)?;
-    let places = client.daemon.places.load();
-    let found = places.ranges.find(name).cloned();
-    found.ok_or_else(|| no::no_range(&places, name))
+    let catalog = client.daemon.catalog.load();
+    let found = catalog.ranges.find(name).cloned();
+    found.ok_or_else(|| no::no_range(&catalog, name))
 }
 
 pub(in crate::redis::commands) fn add(
@@ -99,7 +99,7 @@ pub(in crate::redis::commands) fn remove(
 
 fn take_away(client: &mut Client, name: &str) -> Result<Next, CommandError> {
     may_use(client, "range", name)?;
-    if client.daemon.places.load().views.find(name).is_some() {
+    if client.daemon.catalog.load().views.find(name).is_some() {
         return Err(no::only_counts(name));
     }
     let by = client.user_name().to_owned();
@@ -156,7 +156,7 @@ pub(in crate::redis::commands) fn info(
 
 fn one_stat(client: &mut Client, name: &str) -> Result<Next, CommandError> {
     let ranges = &client.daemon.values.ranges;
-    let is_view = client.daemon.places.load().views.find(name).is_some();
+    let is_view = client.daemon.catalog.load().views.find(name).is_some();
     if !is_view {
         may_use(client, "range", name)?;
     }
@@ -240,7 +240,7 @@ pub(in crate::redis::commands) fn list(
         match Upper::of(word).as_bytes() {
             b"COUNT" => count = arguments.number("COUNT", "rows", 1..=10_000)?,
             b"CURSOR" => {
-                let wants = "what the page before began with";
+                let wants = "the cursor of the page before";
                 cursor = arguments.number("CURSOR", wants, 0..=i64::MAX as u64)?;
             }
             _ if name.is_none() => {
@@ -310,7 +310,7 @@ fn keep_partition(
     Ok(())
 }
 
-/// As many reservations as an answer has room for. The cursor is behind them, or zero
+/// The reservations that an answer has room for. The cursor is behind them, or zero
 /// at the end.
 fn fitting(client: &Client, cursor: &mut u64, count: usize) -> Vec<Seen> {
     let limits = &client.config.limits;
@@ -397,7 +397,7 @@ pub(in crate::redis::commands) fn bulk_release(
             let prefix = arguments.word("KEYPREFIX", "the beginning of keys")?;
             if prefix.is_empty() {
                 return Err(CommandError(
-                    "ERR KEYPREFIX wants at least one byte: everything begins with nothing.".into(),
+                    "ERR KEYPREFIX needs at least one byte: an empty prefix fits every key.".into(),
                 ));
             }
             Filter::KeyPrefix(prefix.to_vec())

@@ -29,7 +29,7 @@ pub(super) fn failed(client: &Client, failed: &Failed, what: impl Display) -> Co
 /// other client to know.
 pub(super) fn stale(what: impl Display) -> CommandError {
     CommandError(format!(
-        "STALE {what}: another holder has it. What you held is over, and nothing was changed."
+        "STALE {what}: another holder has it. Your lease has ended, and nothing was changed."
     ))
 }
 
@@ -77,11 +77,11 @@ pub(super) fn stopped(daemon: &Daemon, prefer: &[Prefer], refusal: &Refusal) -> 
 
 /// The range where it was wanted most.
 pub(super) fn name(daemon: &Daemon, prefer: &[Prefer]) -> String {
-    let places = daemon.places.load();
+    let catalog = daemon.catalog.load();
     let place = match prefer.first().map(|prefer| prefer.place) {
-        Some(Place::Range(id)) => places.ranges.by_id(id),
+        Some(Place::Range(id)) => catalog.ranges.by_id(id),
         Some(Place::Within(within)) => {
-            let place = places.ranges.of(within.first());
+            let place = catalog.ranges.of(within.first());
             place.map(|(place, _)| place)
         }
         None => None,
@@ -113,7 +113,7 @@ fn refused(client: &Client, no: &Refused, what: &dyn Display) -> CommandError {
     let counts = &client.daemon.counts;
     CommandError(match no {
         Refused::UnknownRange => {
-            format!("NOSUCH range {what}: SHOW RANGES lists those there are.")
+            format!("NOSUCH range {what}: SHOW RANGES lists them.")
         }
         Refused::OutOfRange => {
             format!("NOSUCH value {what}: it is outside every range; SHOW RANGES lists them.")
@@ -125,30 +125,31 @@ fn refused(client: &Client, no: &Refused, what: &dyn Display) -> CommandError {
             "NOPERM {what} belongs to another user, and nothing was changed: name its ticket."
         ),
         Refused::NoFence => format!(
-            "ERR {what}: {no}; write FENCE and the number that RESERVE told, or name the ticket."
+            "ERR {what}: {no}; write FENCE and the number that RESERVE answered, or name the \
+             ticket."
         ),
         Refused::TooLong { ttl_max } => {
             let most = ttl_max.as_millis();
-            format!("ERR TTL wants {most} milliseconds at most here, as the range's ttl_max says.")
+            format!("ERR TTL is over the range's ttl_max: it takes at most {most} milliseconds.")
         }
         Refused::Full { reservations_max } => {
             count_refused(&counts.reservations_refused);
             format!(
-                "BUSY {reservations_max} values have holders, as many as limits.reservations_max \
-                 allows: release some, or raise the limit."
+                "BUSY limits.reservations_max ({reservations_max}) reached: release some values or \
+                 raise it."
             )
         }
         Refused::Crowded(refusal) => {
             count_refused(&counts.waits_refused);
             format!(
-                "BUSY {} wait for values, as many as may: ask again in {} (retry_after_us={}).",
+                "BUSY {} asks wait for values, the most that may: retry in {} (retry_after_us={}).",
                 refusal.len,
                 Brief(refusal.retry_after),
                 refusal.retry_after.as_micros()
             )
         }
         Refused::NotHere { partition } => format!(
-            "CLUSTERDOWN partition {partition} has just gone to another node; nothing was done. \
+            "CLUSTERDOWN partition {partition} has just moved to another node; nothing was done. \
              Ask again."
         ),
         Refused::TooManyKeys => {
@@ -169,14 +170,10 @@ pub(super) fn count_refused(counter: &AtomicU64) {
 }
 
 /// There is no range of this name.
-pub(super) fn no_range(places: &Catalog, name: &str) -> CommandError {
-    match places.views.find(name) {
+pub(super) fn no_range(catalog: &Catalog, name: &str) -> CommandError {
+    match catalog.views.find(name) {
         Some(_) => only_counts(name),
-        None => CommandError::no_such(
-            "range",
-            name,
-            "SHOW RANGES lists those there are, RANGE.ADD adds one.",
-        ),
+        None => CommandError::no_such("range", name, "SHOW RANGES lists them, RANGE.ADD adds one."),
     }
 }
 

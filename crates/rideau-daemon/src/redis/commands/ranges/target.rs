@@ -20,7 +20,7 @@ use crate::state::values::owner_of;
 /// Which reservation a command is about.
 pub(super) struct Target<'a> {
     pub(super) which: Which<'a>,
-    /// What the ticket says.
+    /// The fence of the ticket.
     pub(super) fence: Option<u64>,
     /// As it was written.
     pub(super) word: &'a [u8],
@@ -62,7 +62,7 @@ impl<'a> Target<'a> {
         let parsed = parse_value(text);
         let (_, value) = parsed.map_err(|error| {
             let word = Quoted(word);
-            CommandError(format!("ERR {word} is no value: {error}."))
+            CommandError(format!("ERR {word} is not a value: {error}."))
         })?;
         Ok(Self {
             which: Which::Value(value),
@@ -99,7 +99,7 @@ impl<'a> Target<'a> {
         }
     }
 
-    /// What shows that the value is the client's, with the fence that it wrote.
+    /// The proof that the client may change the value: its owner and the fence that it sent.
     pub(super) fn proof<'c>(
         &self,
         client: &'c Client,
@@ -182,8 +182,8 @@ pub(super) fn may_use_value(
     if client.user.is_none() {
         return Ok(());
     }
-    let places = client.daemon.places.load();
-    let place = places.ranges.of(value);
+    let catalog = client.daemon.catalog.load();
+    let place = catalog.ranges.of(value);
     // A range that is gone may have values that are held.
     let name = place.map_or("*", |(place, _)| &place.name);
     may_use_values(client, [name], shown)

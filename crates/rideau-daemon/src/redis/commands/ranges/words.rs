@@ -1,4 +1,4 @@
-//! What commands say about values: where they are, and what stands beside them.
+//! Arguments of commands about values: places, keys and data.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ const FIELDS_MAX: usize = 256;
 /// The field that `DATA` means.
 const DATA: &[u8] = b"data";
 
-/// What `RESERVE` says.
+/// The arguments of `RESERVE`.
 pub(super) struct Words<'a> {
     prefer: Vec<Prefer>,
     count: u32,
@@ -32,7 +32,7 @@ pub(super) struct Words<'a> {
     beside: Beside<'a>,
 }
 
-/// What stands beside a value, and for how long.
+/// The data and keys of a value, and its time.
 #[derive(Default)]
 pub(super) struct Beside<'a> {
     pub(super) ttl: Option<Duration>,
@@ -47,7 +47,7 @@ pub(super) struct Beside<'a> {
 impl<'a> Words<'a> {
     pub(super) fn parse(client: &Client, request: Request<'a>) -> Result<Self, CommandError> {
         let mut arguments = request.arguments();
-        let places = client.daemon.places.load();
+        let catalog = client.daemon.catalog.load();
         let mut words = Self {
             prefer: Vec::with_capacity(2),
             count: 1,
@@ -60,18 +60,18 @@ impl<'a> Words<'a> {
         let mut tier = 0;
         let mut hint = None;
         let word = arguments.text("RESERVE", "a range, or values as 10.0.0.0/24")?;
-        add_places(client, &places, word, tier, &mut words.prefer)?;
+        add_places(client, &catalog, word, tier, &mut words.prefer)?;
         while let Some(option) = arguments.next() {
             match Upper::of(option).as_bytes() {
                 b"PREFER" | b"SECONDARY" => {
                     tier += 1;
                     if tier >= TIERS_MAX {
                         return Err(CommandError(format!(
-                            "ERR RESERVE knows {TIERS_MAX} tiers: name fewer after PREFER."
+                            "ERR RESERVE takes at most {TIERS_MAX} tiers: name fewer after PREFER."
                         )));
                     }
                     let word = arguments.text("PREFER", "a range, or values as 10.0.0.0/24")?;
-                    add_places(client, &places, word, tier, &mut words.prefer)?;
+                    add_places(client, &catalog, word, tier, &mut words.prefer)?;
                 }
                 b"COUNT" => {
                     let most = u64::from(COUNT_MAX);
@@ -97,11 +97,13 @@ impl<'a> Words<'a> {
         words.beside.check(client)?;
         if words.is_many && words.is_async() {
             return Err(CommandError(
-                "ERR COUNT goes without ASYNC: ask several times, or wait for the answer.".into(),
+                "ERR COUNT and ASYNC cannot be combined: ask several times, or wait for the \
+                 answer."
+                    .into(),
             ));
         }
         if let Some(hint) = hint {
-            words.hint(hint, &places.ranges);
+            words.hint(hint, &catalog.ranges);
         }
         Ok(words)
     }
@@ -120,7 +122,7 @@ impl<'a> Words<'a> {
         }
     }
 
-    /// What is asked for, by this owner.
+    /// The ask of this owner.
     pub(super) fn ask<'s>(&'s self, owner: &'s [u8]) -> Ask<'s> {
         Ask {
             owner: Some(owner),
@@ -184,7 +186,7 @@ impl<'a> Beside<'a> {
         match word {
             b"TTL" => self.ttl = Some(ttl(arguments)?),
             b"FENCE" => {
-                let fence = arguments.number("FENCE", "the holder's number", 0..=u64::MAX)?;
+                let fence = arguments.number("FENCE", "the fence of the value", 0..=u64::MAX)?;
                 self.fence = Some(fence);
             }
             b"KEY" | b"UNIQUE" => {
@@ -256,7 +258,7 @@ impl<'a> Beside<'a> {
 }
 
 fn id(client: &Client, arguments: &mut Arguments<'_>) -> Result<Vec<u8>, CommandError> {
-    let word = arguments.word("ID", "your own name of the ask")?;
+    let word = arguments.word("ID", "a name that you choose for the ask")?;
     client.check_label(Label::AskId, word)?;
     Ok(ask_id(client, word))
 }
@@ -288,12 +290,12 @@ pub(super) fn ttl(arguments: &mut Arguments<'_>) -> Result<Duration, CommandErro
 /// The places in a word, as `office,10.9.0.0/24`.
 fn add_places(
     client: &Client,
-    places: &Catalog,
+    catalog: &Catalog,
     word: &str,
     tier: u8,
     prefer: &mut Vec<Prefer>,
 ) -> Result<(), CommandError> {
-    let ranges = &places.ranges;
+    let ranges = &catalog.ranges;
     // No name has a comma, and mostly it is one.
     if let Some(range) = ranges.find(word) {
         may_use(client, "range", word)?;
@@ -309,14 +311,14 @@ fn add_places(
             prefer.push(Prefer { tier, place });
             continue;
         }
-        let is_name = || no::is_name(part) || places.views.find(part).is_some();
+        let is_name = || no::is_name(part) || catalog.views.find(part).is_some();
         let span = Span::parse(part).map_err(|error| match is_name() {
             // A user that may not use a range does not learn whether it is there.
             true => match may_use(client, "range", part) {
-                Ok(()) => no::no_range(places, part),
+                Ok(()) => no::no_range(catalog, part),
                 Err(wrong) => wrong,
             },
-            false => CommandError(format!("ERR {part:?} stands for no values: {error}.")),
+            false => CommandError(format!("ERR {part:?} is not a set of values: {error}.")),
         })?;
         let mut within = ranges.within(span.interval).peekable();
         if within.peek().is_none() {
@@ -362,11 +364,11 @@ pub(super) fn value(client: &Client, word: &str) -> Result<(u128, Kind), Command
     let parsed = parse_value(word);
     let (kind, value) = parsed.map_err(|error| {
         let word = Quoted(word.as_bytes());
-        CommandError(format!("ERR {word} is no value: {error}."))
+        CommandError(format!("ERR {word} is not a value: {error}."))
     })?;
     may_use_value(client, value, Quoted(word.as_bytes()))?;
-    let places = client.daemon.places.load();
-    let of = places.ranges.of(value);
+    let catalog = client.daemon.catalog.load();
+    let of = catalog.ranges.of(value);
     Ok((value, of.map_or(kind, |(_, kind)| kind)))
 }
 
@@ -375,15 +377,15 @@ pub(in crate::redis::commands) fn may_use_places(
     client: &Client,
     prefer: &[Prefer],
 ) -> Result<(), CommandError> {
-    let places = client.daemon.places.load();
+    let catalog = client.daemon.catalog.load();
     for Prefer { place, .. } in prefer {
         match *place {
             Place::Range(id) => {
-                let name = places.ranges.by_id(id).map(|place| &*place.name);
+                let name = catalog.ranges.by_id(id).map(|place| &*place.name);
                 may_use(client, "range", name.unwrap_or("*"))?;
             }
             Place::Within(interval) => {
-                let names = places.ranges.within(interval).map(|range| &*range.name);
+                let names = catalog.ranges.within(interval).map(|range| &*range.name);
                 may_use_values(client, names, "the values that it waits for")?;
             }
         }

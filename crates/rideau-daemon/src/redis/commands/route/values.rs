@@ -13,7 +13,7 @@ use crate::redis::commands::{About, ranges};
 use crate::state::cluster::{Cluster, verbs};
 use crate::state::daemon::Daemon;
 
-/// What a command wants of values, as far as nodes go.
+/// The values that a command wants, as far as routing needs it.
 #[derive(Debug, Default)]
 pub(crate) struct Wishes {
     /// Where values are wanted, those that are preferred first.
@@ -22,7 +22,7 @@ pub(crate) struct Wishes {
     pub unique: Vec<Vec<u8>>,
     /// The client's own name of the ask.
     pub id: Option<Vec<u8>>,
-    /// So many values,
+    /// How many values,
     pub count: u64,
     /// or fewer.
     pub is_partial: bool,
@@ -34,7 +34,7 @@ pub(crate) struct Wishes {
 }
 
 impl Wishes {
-    /// What the words of a command want, its name among them.
+    /// Parses the words of a command, with its name.
     pub(crate) fn of<'a>(words: impl IntoIterator<Item = &'a [u8]>) -> Self {
         let mut wishes = Self {
             count: 1,
@@ -66,13 +66,13 @@ impl Wishes {
 
     /// The ranges that are wanted, tier by tier: also those that a place is a part of.
     pub(crate) fn tiers(&self, daemon: &Daemon) -> Vec<Tier> {
-        let places = daemon.places.load();
+        let catalog = daemon.catalog.load();
         let named = |word: &str| -> Option<Tier> {
-            if let Some(range) = places.ranges.find(word) {
+            if let Some(range) = catalog.ranges.find(word) {
                 return Some(vec![Box::from(&*range.name)]);
             }
             let span = Span::parse(word).ok()?;
-            let within = places.ranges.within(span.interval);
+            let within = catalog.ranges.within(span.interval);
             Some(within.map(|range| Box::from(&*range.name)).collect())
         };
         let tier = |word: &Vec<u8>| -> Tier {
@@ -83,7 +83,7 @@ impl Wishes {
         self.places.iter().map(tier).collect()
     }
 
-    /// So many values that fewer are of no use.
+    /// The least number of values that is of use.
     pub(crate) const fn whole_count(&self) -> u64 {
         match self.is_partial {
             true => 1,
@@ -144,9 +144,9 @@ pub(super) fn of_reserve(
     let tiers = wishes.tiers(&client.daemon);
     let key = own_key(client, "RESERVE", &wishes)?;
     // What goes with a connection is had from the node that has the connection.
-    let places = client.daemon.places.load();
+    let catalog = client.daemon.catalog.load();
     let held = tiers.iter().flatten().find(|name| {
-        let range = places.ranges.find(name);
+        let range = catalog.ranges.find(name);
         range.is_some_and(|range| range.is_of_connection())
     });
     if let Some(key) = key {

@@ -82,12 +82,12 @@ pub enum Unchanged {
         /// The name.
         name: String,
     },
-    /// There are as many ranges as may be.
+    /// The limit of ranges is reached.
     TooManyRanges {
         /// This many.
         most: usize,
     },
-    /// There are as many names as may be.
+    /// The limit of names is reached.
     TooMany {
         /// This many.
         most: usize,
@@ -163,7 +163,7 @@ impl fmt::Display for Unchanged {
             ),
             Self::NoPool { name } => write!(
                 f,
-                "pool \"{name}\": SHOW POOLS lists those there are, POOL.ADD adds one."
+                "pool \"{name}\": SHOW POOLS lists them, POOL.ADD adds one."
             ),
             Self::PoolThere { name } => write!(
                 f,
@@ -172,7 +172,7 @@ impl fmt::Display for Unchanged {
             Self::Ranges { why } => write!(f, "{why}{}", stop(why)),
             Self::NoRange { name } => write!(
                 f,
-                "range \"{name}\": SHOW RANGES lists those there are, RANGE.ADD adds one."
+                "range \"{name}\": SHOW RANGES lists them, RANGE.ADD adds one."
             ),
             Self::RangeThere { name } => write!(
                 f,
@@ -180,13 +180,11 @@ impl fmt::Display for Unchanged {
             ),
             Self::TooManyRanges { most } => write!(
                 f,
-                "there are as many ranges as limits.ranges_max allows, {most}: remove some, or \
-                 raise the limit."
+                "limits.ranges_max ({most}) reached: remove some ranges or raise it."
             ),
             Self::TooMany { most } => write!(
                 f,
-                "there are as many names as limits.names_max allows, {most}: remove some, or \
-                 raise the limit."
+                "limits.names_max ({most}) reached: remove some names or raise it."
             ),
         }
     }

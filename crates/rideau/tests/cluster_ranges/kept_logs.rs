@@ -27,7 +27,7 @@ pub(crate) type Life = u32;
 
 /// All that outlives nodes.
 #[derive(Clone)]
-pub(crate) struct Shelves(Arc<Kept>);
+pub(crate) struct KeptLogs(Arc<Kept>);
 
 struct Kept {
     state: Mutex<State>,
@@ -43,7 +43,7 @@ pub(crate) struct State {
     unsure: BTreeSet<Life>,
     /// Appends of these wait,
     held: BTreeSet<Life>,
-    /// but for so many.
+    /// but for this many.
     allowed: usize,
     /// Where the log was when a snapshot began.
     begun: BTreeMap<(u32, u64), usize>,
@@ -77,7 +77,7 @@ struct Owner {
 
 /// A node that is up.
 pub(crate) struct Node {
-    shelves: Shelves,
+    kept_logs: KeptLogs,
     pub(crate) life: Life,
     pub(crate) ranges: Ranges,
     pub(crate) host: RangesHost,
@@ -85,11 +85,11 @@ pub(crate) struct Node {
 }
 
 struct NodeLog {
-    shelves: Shelves,
+    kept_logs: KeptLogs,
     life: Life,
 }
 
-impl Shelves {
+impl KeptLogs {
     pub(crate) fn new() -> Self {
         let state = State {
             owners: vec![Owner::default(); COUNT as usize],
@@ -129,12 +129,12 @@ impl Shelves {
         dial.advance(Duration::from_secs(u64::from(life) * 777));
         drop(state);
         let log = Arc::new(NodeLog {
-            shelves: self.clone(),
+            kept_logs: self.clone(),
             life,
         });
         let (ranges, host) = Ranges::in_cluster_by(options, log, &dial).unwrap();
         Node {
-            shelves: self.clone(),
+            kept_logs: self.clone(),
             life,
             ranges,
             host,
@@ -306,7 +306,7 @@ impl Shelves {
 impl Drop for Node {
     fn drop(&mut self) {
         // What it has to write at its end must not wait, also where a test has failed.
-        self.shelves.hold(self.life, false);
+        self.kept_logs.hold(self.life, false);
     }
 }
 
@@ -357,7 +357,7 @@ impl State {
 
 impl PartitionLog for NodeLog {
     fn serves(&self, partition: u32) -> Option<u64> {
-        let state = self.shelves.state();
+        let state = self.kept_logs.state();
         let owner = &state.owners[partition as usize];
         let is_served = owner.life == Some(self.life) && owner.is_open;
         let is_sure = !state.unsure.contains(&self.life) && !state.dead.contains(&self.life);
@@ -365,12 +365,12 @@ impl PartitionLog for NodeLog {
     }
 
     fn newest(&self, partition: u32) -> u64 {
-        let known = self.shelves.state().known.get(&self.life).cloned();
+        let known = self.kept_logs.state().known.get(&self.life).cloned();
         known.map_or(0, |known| known[partition as usize])
     }
 
     fn append(&self, sections: &[OwnedSection<'_>]) -> Result<(), PartitionsLost> {
-        let kept = &*self.shelves.0;
+        let kept = &*self.kept_logs.0;
         let mut state = kept.state.lock();
         state.waiting += 1;
         let time = state.time;
@@ -408,28 +408,28 @@ impl PartitionLog for NodeLog {
     }
 
     fn append_len_max(&self) -> usize {
-        self.shelves.state().len_max
+        self.kept_logs.state().len_max
     }
 
     fn closed(&self, partition: u32, epoch: u64) {
-        let mut state = self.shelves.state();
+        let mut state = self.kept_logs.state();
         state.closed.insert((partition, epoch));
-        self.shelves.0.changed.notify_all();
+        self.kept_logs.0.changed.notify_all();
     }
 
     fn spent(&self, partition: u32, epoch: u64) {
-        self.shelves.state().spent.push((partition, epoch));
-        self.shelves.0.changed.notify_all();
+        self.kept_logs.state().spent.push((partition, epoch));
+        self.kept_logs.0.changed.notify_all();
     }
 
     fn snapshot_begun(&self, partition: u32, epoch: u64) {
-        let mut state = self.shelves.state();
+        let mut state = self.kept_logs.state();
         let at = state.logs[&self.life].len();
         state.begun.insert((partition, epoch), at);
     }
 
     fn snapshotted(&self, partition: u32, epoch: u64, chunks: Vec<Vec<u8>>) {
-        let mut state = self.shelves.state();
+        let mut state = self.kept_logs.state();
         let from = state.begun.remove(&(partition, epoch)).unwrap();
         if state.owns(self.life, partition, epoch) {
             let owner = &mut state.owners[partition as usize];
@@ -438,7 +438,7 @@ impl PartitionLog for NodeLog {
             owner.segments = vec![(epoch, self.life, from)];
             state.snapshots.push((partition, epoch, count));
         }
-        self.shelves.0.changed.notify_all();
+        self.kept_logs.0.changed.notify_all();
     }
 }
 
