@@ -206,7 +206,7 @@ fn a_pipeline_behind_a_wait_has_a_limit() {
     let said = wire.try_read();
     // The answer may be lost: what was sent and not read resets the connection.
     if let Ok(answer) = said {
-        answer.is_error("ERR pipeline too long: 4096 bytes wait behind one");
+        answer.is_error("ERR pipeline too long: limits.pipeline_max (4096 bytes) reached");
     }
     until("it is cut and out of the line", || {
         holder.ask("POOL.STAT one").field("waiting").int() == 0

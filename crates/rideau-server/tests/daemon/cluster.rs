@@ -400,7 +400,9 @@ fn a_node_that_is_drained_owns_nothing_until_it_may_again() {
     until_spread(&one, 2);
     until_spread(&two, 2);
     let mut operator = one.operator();
-    operator.ask("NODE.DRAIN n9").is_error("ERR no node");
+    operator
+        .ask("NODE.DRAIN n9")
+        .is_error("ERR there is no live node \"n9\"");
     assert_eq!(operator.ask("NODE.DRAIN n2").text(), "OK");
     until_spread(&one, 1);
     operator

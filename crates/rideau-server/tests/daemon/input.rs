@@ -300,7 +300,7 @@ fn a_change_of_the_budget_counts_at_once_and_takes_nothing_away() {
     assert_eq!(used(&mut ops), (DRAWN, 0));
     let mut more = server.connect();
     let _ = more.try_write(&half(100_000));
-    is_refused(&mut more, "BUSY 524288 bytes of commands are half sent");
+    is_refused(&mut more, "BUSY limits.input_max (524288 bytes) reached");
     half_sent.write(b"x\r\n");
     half_sent.read().is_error(TOO_LONG);
     until_used(&mut ops, 0);
@@ -345,7 +345,7 @@ fn what_comes_behind_a_command_that_waits_is_of_the_same_budget() {
     until_used(&mut ops, DRAWN + (16 << 10));
     assert!(wire.is_silent());
     wire.write(&request(&[b"PING", &[b'x'; 3_000]]));
-    is_refused(&mut wire, "BUSY 1048576 bytes of commands are half sent");
+    is_refused(&mut wire, "BUSY limits.input_max (1048576 bytes) reached");
     until_used(&mut ops, DRAWN);
 }
 

@@ -118,7 +118,7 @@ fn a_pool_with_a_list_takes_no_offers() {
     let server = Server::start();
     let mut wire = server.connect();
     wire.ask("POOL.OFFER one m2")
-        .is_error("WRONGTYPE pool one lends what its config says");
+        .is_error("WRONGTYPE pool one takes no offers");
     assert_eq!(wire.ask("HELD").parts().len(), 0);
 }
 

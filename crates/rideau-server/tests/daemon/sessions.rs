@@ -191,7 +191,7 @@ fn there_are_as_many_sessions_as_the_config_allows() {
     let id = open(&mut wires[1], "");
     wires[2]
         .ask("SESSION OPEN")
-        .is_error("BUSY there are 2 sessions");
+        .is_error("BUSY limits.sessions_max (2) reached");
     assert_eq!(wires[2].ask(&format!("SESSION CLOSE {id}")).int(), 0);
     open(&mut wires[2], "");
 }

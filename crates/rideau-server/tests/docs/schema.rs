@@ -157,13 +157,17 @@ fn fits(schema: &Value, place: &Value, value: &Value) -> bool {
 /// The few patterns that there are.
 fn matches(pattern: &str, text: &str) -> bool {
     let is_span = read_span(text.trim_start_matches('-')).is_ok();
+    let size = match pattern.contains("/s") {
+        true => text.strip_suffix("/s"),
+        false => Some(text),
+    };
+    let is_size = ["B", "KiB", "MiB", "GiB"].iter().any(|unit| {
+        let number = size.and_then(|size| size.strip_suffix(unit));
+        number.is_some_and(|number| number.parse::<u64>().is_ok())
+    });
     text.contains("${")
         || (pattern.contains("|us|") && is_span)
-        || (pattern.contains("|KiB|")
-            && ["B", "KiB", "MiB", "GiB"].iter().any(|unit| {
-                let number = text.strip_suffix(unit);
-                number.is_some_and(|number| number.parse::<u64>().is_ok())
-            }))
+        || (pattern.contains("|KiB|") && is_size)
 }
 
 fn to_json(text: &str) -> Value {
