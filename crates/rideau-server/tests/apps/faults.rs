@@ -285,7 +285,7 @@ fn a_process_that_gives_no_sign_of_life_is_replaced() {
         !processes_of(&folder).contains(&pid)
     });
     assert!(
-        harness.log().contains("no sign of life"),
+        harness.log().contains("it sent no WATCHDOG=1"),
         "{}",
         harness.log()
     );
