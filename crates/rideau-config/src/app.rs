@@ -135,14 +135,15 @@ section! { for apps::Options {
     /// The most processes; `"none"`: only `max` of `[front]` limits them.
     max => (max): Option<usize>, OrNone<Number>, Live, bounds = (1, PROCESSES_MAX),
         sample = "8";
-    /// Requests at a time in one process; `"auto"`: as many as it turns out to serve best.
+    /// Requests at a time in one process; `"auto"`: the number at which it serves best, which
+    /// is learnt.
     concurrency => (concurrency): Option<usize>, Or<Number, AutoWord>, Live, bounds = (1, MANY);
     /// Where requests wait: any of the queues. With `"paced"` a request waits for 30 s at most;
     /// `{ timeout = "10s" }` is a fixed time instead.
     queue => (queue): queue::Options, AppQueue, Live,
         usual = r#"{ kind = "paced", max = "auto" }"#,
         sample = r#"{ kind = "paced", max = "auto" }"#;
-    /// Also start one more when waits are expected to be longer.
+    /// One more process is started when longer waits are expected.
     target_wait => (target_wait): Option<Duration>, OrNone<Positive>, Live,
         sample = r#""500ms""#;
     /// Processes above `min` that were not used for this long are stopped; or `"none"`.
@@ -200,7 +201,7 @@ section! {
             sticky: Option<String> = None;
             /// How long streams may go on when their process has to go.
             stream_grace: Duration = Duration::from_secs(30);
-            /// A stream ends when nothing was said on it for so long.
+            /// A stream ends when nothing was said on it for this long.
             stream_idle: Option<Duration> = None;
         }
         /// The time that an app has for a request, from the grant of a place to the end of
@@ -215,10 +216,10 @@ section! {
         /// Answers are taken from the app as fast as it gives them, and kept while the client
         /// is slower, so that their place is free; they are never delayed by that.
         buffers_responses: bool = true, Answer, Requests, name = "buffer_responses";
-        /// As much of an answer is kept in a file, beyond 1 MiB in memory; then the app has to
-        /// wait for the client.
+        /// The most bytes of an answer that are kept in a file, beyond 1 MiB in memory; after
+        /// that the app has to wait for the client.
         buffer_response_max: u64 = 128 << 20, Size, Requests, bounds = (0, SIZE_MAX);
-        /// Connections to a process that are idle for so long are closed.
+        /// Connections to a process that are idle for this long are closed.
         keep_alive: Duration = Duration::from_millis(1500), Span, Live;
         /// A request that failed before it had an effect is tried once more, in another process.
         retries: bool = true, Answer, Requests, name = "retry";

@@ -57,10 +57,10 @@ kinds_section! { for queue::Options {
     }, Span, usual = "\"100ms\"";
     /// No ask is shed while this many or fewer wait.
     min: u32 = |queue| Some(&mut queue.min), Number;
-    /// As many may wait; `"none"` for no limit; `"auto"`: 64 for each that is served at a time,
-    /// but 1,000 at least and 10,000 at most.
+    /// The most asks that may wait; `"none"` for no limit; `"auto"`: 64 for each that is
+    /// served at a time, but 1,000 at least and 10,000 at most.
     max: queue::Options = |queue| Some(queue), QueueMax;
-    /// Which ask goes when there is no room: the newcomer, or the oldest makes room.
+    /// Which ask is refused when the queue is full: the newest or the oldest.
     overflow: Overflow = |queue| Some(&mut queue.overflow), Word;
     /// Serves in turns: by `"flow"`, or by a hash of it over 64 sub-queues (`"hash:64"`).
     fair_by: Option<FairOptions> = |queue| Some(&mut queue.fair), FairBy, usual = "none";

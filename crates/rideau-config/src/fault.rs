@@ -28,7 +28,7 @@ pub struct Fault {
     pub line: usize,
     /// The character of the line, counted from one.
     pub column: usize,
-    /// What is wrong.
+    /// The fault, as a sentence without a full stop.
     pub message: String,
     /// What to do about it; may be empty.
     pub hint: String,

@@ -148,7 +148,7 @@ text_kinds! {
     pub(crate) FullPath: PathBuf, Form::Path, |text, key| match text.starts_with('/') {
         true => Ok(text.into()),
         false => Err((
-            format!("{text:?} is no full path"),
+            format!("{text:?} is not a full path"),
             format!("write it from the root on, such as {}", key.sample),
         )),
     }, |path| path.display().to_string();
@@ -423,7 +423,7 @@ impl Kind<u64> for ByteRate {
                     ),
                 )),
                 None => Err((
-                    format!("`{}` is not so many bytes in a second", key.name),
+                    format!("`{}` is not a rate of bytes per second", key.name),
                     format!("write a size and /s, such as {:?}{or}", "500B/s"),
                 )),
             }

@@ -69,7 +69,7 @@ impl<C: Ord + Copy> Buffers<C> {
         self.limits = limits;
     }
 
-    /// Have so many bytes of a client wait there; says whether they may.
+    /// Have this many bytes of a client wait there; says whether they may.
     #[must_use]
     pub fn take(&mut self, client: C, place: BufferPlace, bytes: u64) -> bool {
         let limit = self.limits.of(place);
@@ -85,7 +85,7 @@ impl<C: Ord + Copy> Buffers<C> {
         true
     }
 
-    /// So many bytes of a client that were taken wait no more.
+    /// This many bytes of a client that were taken wait no more.
     pub fn give_back(&mut self, client: C, place: BufferPlace, bytes: u64) {
         let Some(theirs) = self.clients.get_mut(&client) else {
             debug_assert!(bytes == 0, "it has none");
@@ -124,7 +124,7 @@ impl BufferLimits {
 }
 
 impl DiskSpace {
-    /// A tenth of it stays free if so many bytes are written.
+    /// A tenth of it stays free if this many bytes are written.
     pub const fn has_room(self, bytes: u64) -> bool {
         match self.free.checked_sub(bytes) {
             Some(left) => left >= self.total / FREE_SHARE,

@@ -1,4 +1,4 @@
-//! Whether a peer sends or takes at least so many bytes a second.
+//! Whether a peer sends or takes at least this many bytes a second.
 //!
 //! Only the time counts in which it is waited for: a peer that waits for others loses
 //! nothing by that.
@@ -35,7 +35,7 @@ enum RatePhase {
     Grace { left: Duration },
     /// The next wait opens a window.
     Between,
-    /// A window is open for so long, and so many bytes passed in it.
+    /// A window is open for so long, and this many bytes passed in it.
     Window { left: Duration, bytes: u64 },
 }
 
@@ -55,7 +55,7 @@ impl MinRate {
         }
     }
 
-    /// So many bytes passed, and it is not waited for at the moment. What passes before
+    /// This many bytes passed, and it is not waited for at the moment. What passes before
     /// the first wait counts in no window.
     pub fn passed(&mut self, bytes: u64, now: Instant) {
         // A window that is over by then is judged when it is waited for again.
@@ -132,7 +132,7 @@ mod tests {
         Instant::START + Duration::from_secs_f64(seconds)
     }
 
-    /// When a peer is given up that passes so many bytes each so many seconds, if it ever
+    /// When a peer is given up that passes this many bytes each this many seconds, if it ever
     /// is.
     fn given_up(options: MinRateOptions, bytes: u64, each: f64) -> Option<f64> {
         let mut rate = MinRate::new(options);

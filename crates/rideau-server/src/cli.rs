@@ -78,8 +78,7 @@ pub(crate) struct Manner {
     /// Where the server is: HOST:PORT, unix:/PATH or redis://USER:PASSWORD@HOST:PORT
     /// [env: RIDEAU_SERVER] [default: 127.0.0.1:7433]
     ///
-    /// With rediss:// TLS is spoken, as with --tls.
-    /// A password is better kept in the variable RIDEAU_PASSWORD.
+    /// rediss:// uses TLS, as --tls does. Passwords are safer in the variable RIDEAU_PASSWORD.
     // What clap itself takes from a variable, it calls required.
     #[arg(
         id = "server",
@@ -96,13 +95,13 @@ pub(crate) struct Manner {
     // After the options of a command.
     #[arg(long, global = true, display_order = 900)]
     pub(crate) json: bool,
-    /// Speak TLS with the server
+    /// Use TLS
     #[arg(long, global = true, help_heading = SERVER)]
     tls: bool,
-    /// The authorities that may have signed its certificate, instead of those of this system
+    /// Trusted certificate authorities, instead of those of the system
     #[arg(long, global = true, value_name = "FILE", help_heading = SERVER)]
     cacert: Option<PathBuf>,
-    /// Our own certificate, for a server that wants one
+    /// The certificate of the client, for a server that asks for one
     #[arg(
         id = "own_cert",
         long = "cert",
@@ -111,7 +110,7 @@ pub(crate) struct Manner {
         help_heading = SERVER
     )]
     cert: Option<PathBuf>,
-    /// The key of our own certificate
+    /// The key of the client's certificate
     // A command has an argument of this name.
     #[arg(
         id = "own_key",
@@ -156,49 +155,49 @@ impl Manner {
 
 #[derive(Subcommand, Debug)]
 enum Command {
-    /// Serve what a file says
+    /// Run the server, with a config file or without
     ///
-    /// Without a file there are locks for every key and a broker named `default`, for those on this
-    /// machine. SIGHUP reads the file again, without the options. SIGTERM and SIGINT let
-    /// holders finish; a second one stops at once.
+    /// Without a file there are locks for every key and a broker named `default`, for clients
+    /// on this machine. SIGHUP reads the file again, without the options. SIGTERM and SIGINT
+    /// let holders finish; a second one stops at once.
     Serve(serve::Serve),
     /// Serve one application over HTTP, without any config
     ///
-    /// The command is told where to listen: its port is in the variable PORT, and stands for $PORT
-    /// and {port} in its words; with {socket} or $SOCKET it is a Unix socket. When it is ready, it
-    /// is served; when it ends, it is started again.
+    /// The command gets its port in the variable PORT, and as $PORT and {port} in its
+    /// arguments; with {socket} or $SOCKET it gets a Unix socket. It gets requests when it is
+    /// ready, and is started again when it ends.
     Run(run::Run),
-    /// Start a server with traffic, and say where to look and what to type
+    /// Start a server with traffic, and print addresses to look at and commands to type
     Demo(demo::Demo),
-    /// Say what is wrong with a config file, without starting anything
+    /// Check a config file, without starting anything
     Check(change::Check),
     /// Say what a config file would change
     Plan(change::OneFile),
-    /// Change the server to what a config file says, all or nothing
+    /// Apply a config file to the server, all or nothing
     Apply(change::OneFile),
-    /// Have the server read its own config file again
+    /// Have the server reload its own config file
     Reload,
     /// Go back to an earlier config
     Rollback(change::Rollback),
     /// Change one value of the config: set pool.pg-1.max 20
     Set(change::Set),
-    /// Show how apps, pools, brokers, regulators, locks and ranges do
+    /// Show the state of apps, pools, brokers, regulators, locks and ranges
     Status(status::Status),
     /// Show holders and what they hold
     Holders(status::Holders),
     /// Say why a ticket waits, or why an ask was refused
     Explain(status::Explain),
-    /// Follow what happens
+    /// Follow events, refusals or commands
     Tail(status::Tail),
-    /// End a connection; what it holds is taken back
+    /// End a connection, and release what it holds
     Kill(status::Kill),
     /// Take one lease back from its holder
     Revoke(status::Revoke),
-    /// Have a node of a cluster give away what it owns, or let it own its share again
+    /// Drain a node of a cluster, or let it own partitions again
     Cluster(cluster::ClusterWords),
     /// Replace the processes of an application by new ones
     Restart(apps::Restart),
-    /// Have a process of an application finish what it serves, and go
+    /// Have a process of an application finish what it serves, and end
     Detach(apps::OneProcess),
     /// Send a process of an application no more requests, and keep it
     Disable(apps::OneProcess),
@@ -218,13 +217,13 @@ enum Command {
     Ask(broker::Meet),
     /// Offer yourself to clients that ask
     Offer(broker::Meet),
-    /// Measure the server, and a Redis beside it
+    /// Measure the server, and compare it with a Redis
     Bench(bench::Bench),
     /// Hash a password for the config file, from standard input
     Hash,
-    /// Print what a range of the config is in numbers
+    /// Print the numbers of a range of the config
     Numbers(numbers::Numbers),
-    /// Print what a shell needs to complete these words
+    /// Print completions for a shell
     Completions(generate::Completions),
     /// Print the manual, or write all its pages to a folder
     Man(generate::Man),

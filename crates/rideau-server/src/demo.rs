@@ -26,7 +26,7 @@ use rideau_config::{Config, Log, LogLevel, text};
 use screen::{Paint, Screen};
 use traffic::Traffic;
 
-/// Start a server with traffic, and say where to look and what to type
+/// Start a server with traffic, and print addresses to look at and commands to type
 #[derive(Args, Debug)]
 pub(crate) struct Demo {
     /// How many seconds, or `forever` [default: forever; 10 with --overload]
@@ -38,7 +38,7 @@ pub(crate) struct Demo {
     /// Instead: three nodes on etcd, of which one is killed now and then
     #[arg(long, conflicts_with = "overload")]
     cluster: bool,
-    /// An etcd that runs, instead of one that is started and ends with the demo
+    /// Use this etcd, instead of one that the demo starts and stops
     #[arg(long, value_name = "URL", requires = "cluster")]
     etcd: Option<String>,
 }

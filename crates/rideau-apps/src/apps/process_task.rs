@@ -393,7 +393,7 @@ impl Inner {
         let config = start.app.config.load();
         let keep_alive = KeepAlive {
             idle_for: config.http.keep_alive,
-            // As many as can be used at a time may be used again.
+            // This many as can be used at a time may be used again.
             idle_max: config
                 .options
                 .concurrency

@@ -67,20 +67,20 @@ impl BufferBudget {
 }
 
 impl Reserved {
-    /// Have so many bytes more in memory; says whether it may.
+    /// Have this many bytes more in memory; says whether it may.
     pub(super) fn take_memory(&mut self, bytes: u64) -> bool {
         let is_taken = self.take(BufferPlace::Memory, bytes);
         self.memory += if is_taken { bytes } else { 0 };
         is_taken
     }
 
-    /// So many of them are in memory no more.
+    /// This many of them are in memory no more.
     pub(super) fn leave_memory(&mut self, bytes: u64) {
         self.memory -= bytes;
         self.give_back(BufferPlace::Memory, bytes);
     }
 
-    /// Have a file of so many bytes; says whether it may.
+    /// Have a file of this many bytes; says whether it may.
     pub(super) fn take_file(&mut self, len: u64) -> bool {
         let more = len.saturating_sub(self.disk);
         let is_taken = more == 0 || self.take(BufferPlace::Disk, more);

@@ -138,7 +138,7 @@ impl ProxyRequest {
         self.complain(begun, conn, no.status().as_u16(), no.word());
     }
 
-    /// What the client sends: read as a whole, or passed on as it comes.
+    /// The upload of the client: read as a whole, or streamed.
     async fn upload(
         &self,
         visit: &Visit<'_>,

@@ -186,7 +186,7 @@ pub(super) struct Noted {
     pub(super) is_live: bool,
     /// By its type it is a stream, which has no end of its own.
     pub(super) is_stream: bool,
-    /// What it goes on with.
+    /// The protocol that it goes on with.
     pub(super) upgrade: Option<Vec<u8>>,
 }
 

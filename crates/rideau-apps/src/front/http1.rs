@@ -66,7 +66,7 @@ struct Outflow<'a> {
     watch: RateWatch,
 }
 
-/// What is still to be done for a request.
+/// The next step for a request.
 enum Ahead<'a> {
     /// All, from here on.
     Start(Start<'a>),

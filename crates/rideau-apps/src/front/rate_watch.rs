@@ -53,7 +53,7 @@ impl RateWatch {
         }
     }
 
-    /// So many bytes passed.
+    /// This many bytes passed.
     pub(super) fn passed(&mut self, bytes: usize) {
         if let Some(running) = &mut self.running {
             let now = running.now();

@@ -87,7 +87,7 @@ impl From<Unread> for No {
             Unread::TooLarge => Self::BodyTooLarge,
             Unread::TooSlow => Self::BodyTimeout,
             Unread::NoRoom => Self::BuffersFull,
-            Unread::Broken => Self::Bad("its body makes no sense, or was broken off"),
+            Unread::Broken => Self::Bad("its body is malformed or incomplete"),
         }
     }
 }

@@ -297,7 +297,7 @@ impl ProxyRequest {
         known.find(is_client).unwrap_or(peer)
     }
 
-    /// What for, without its query.
+    /// The path, without the query.
     pub(super) fn path(&self) -> &[u8] {
         &self.written[self.head_len..]
     }

@@ -21,7 +21,7 @@ fn pattern(len: usize) -> Vec<u8> {
     (0..len as u32).map(|n| (n % 251) as u8).collect()
 }
 
-/// An app that answers `/long` with so many bytes, each part of 64 KiB as soon as the one
+/// An app that answers `/long` with this many bytes, each part of 64 KiB as soon as the one
 /// before was taken; and how many it got rid of.
 async fn giving(head: &'static str, len: usize) -> (Server, Arc<AtomicUsize>) {
     let given = Arc::new(AtomicUsize::new(0));

@@ -27,7 +27,7 @@ async fn measuring() -> Server {
     .await
 }
 
-/// With places for so many, in one process, and a queue that bears a busy machine.
+/// With places for this many, in one process, and a queue that bears a busy machine.
 pub(crate) fn narrow(concurrency: usize) -> AppConfig {
     let mut config = app();
     config.options.max = Some(1);
@@ -184,7 +184,7 @@ pub(crate) fn keeping(folder: &Scratch, memory: u64, disk: u64) -> FrontConfig {
     }
 }
 
-/// A request that has so many bytes, and so many of them.
+/// A request that has this many bytes, and this many of them.
 fn part_of(len: usize, sent: usize) -> String {
     let head = format!("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: {len}\r\n\r\n");
     head + &"x".repeat(sent)

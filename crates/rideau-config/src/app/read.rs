@@ -290,9 +290,9 @@ section! {
     struct StreamsTable {
         /// As many in one process take no place of its `concurrency`.
         max: usize = apps::Options::default().streams_max, Number, Live, bounds = (1, MANY);
-        /// How long they may go on when their process goes.
+        /// How long they may go on when their process is to end.
         grace: Duration = Http::default().stream_grace, Span, Live;
-        /// How long they may go on without a word.
+        /// How long they may go on without a byte.
         idle: Option<Duration> = None, OrNone<Positive>, Live;
         /// Each takes a place, as they always do with a `concurrency` of 1.
         count: bool = apps::Options::default().streams_count, Answer, Live;

@@ -1,6 +1,6 @@
 //! Learns how many requests at a time a process serves best, from how fast it answers.
 //!
-//! For each level of load it counts how long processes had so many requests inside, and how
+//! For each level of load it counts how long processes had this many requests inside, and how
 //! many answers came meanwhile. The quotient is what one process does at that level. No
 //! response times are needed, and no process has to be idle first.
 
@@ -55,7 +55,7 @@ pub(super) struct Learner {
     moves: u64,
 }
 
-/// What was seen of one level: at least so many requests inside, and fewer than the next.
+/// What was seen of one level: at least this many requests inside, and fewer than the next.
 #[derive(Clone, Copy, Default, Debug)]
 struct Tally {
     /// What processes spent in it, in nanoseconds.
@@ -117,7 +117,7 @@ impl Learner {
         self.moves
     }
 
-    /// A process had so many requests inside for so long.
+    /// A process had this many requests inside for so long.
     #[inline]
     pub(super) fn spent(&mut self, inside: usize, time: u64) {
         if inside > 0 {
@@ -125,7 +125,7 @@ impl Learner {
         }
     }
 
-    /// A process with so many requests inside answered one of them.
+    /// A process with this many requests inside answered one of them.
     #[inline]
     pub(super) fn answered(&mut self, inside: usize) {
         if inside > 0 {
@@ -275,7 +275,7 @@ mod tests {
         level_of(limit)
     }
 
-    /// One that has seen these levels for two seconds each, at so many answers a second.
+    /// One that has seen these levels for two seconds each, at this many answers a second.
     fn learner(limit: usize, seen: &[(usize, u64)]) -> Learner {
         let mut learner = Learner::at(index(limit), Instant::START);
         for (level, rate) in seen {

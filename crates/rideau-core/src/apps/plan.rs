@@ -11,7 +11,7 @@ use super::effect::{Effect, Leaving};
 use super::stats::Deploy;
 use super::timers::Timer;
 
-/// What came of an attempt to start a process.
+/// The result of an attempt to start a process.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Tried {
     Started,

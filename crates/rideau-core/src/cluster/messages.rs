@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use super::records::Incarnation;
 
-/// What the machine of a node tells that of another.
+/// A message between the machines of two nodes.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum PeerMessage {
     /// A partition that was handed over is served again.

@@ -17,9 +17,9 @@ use crate::ledger::{Ledger, NONE};
 use crate::refusal::Reason;
 use crate::time::Instant;
 
-/// Where as many may wait as fit: so many for each that is served at a time,
+/// With `max=auto` this many may wait for each that is served at a time,
 const FITS_PER: u32 = 64;
-/// but so many at least and at most.
+/// but this many at least and at most.
 const FITS_MIN: u32 = 1_000;
 const FITS_MAX: u32 = 10_000;
 

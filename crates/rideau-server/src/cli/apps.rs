@@ -42,7 +42,7 @@ pub(crate) struct Logs {
     /// How many of the last lines to show
     #[arg(short = 'n', long, value_name = "COUNT", default_value_t = 100)]
     lines: u32,
-    /// Go on with what it writes from now on
+    /// Follow new output
     #[arg(short, long)]
     follow: bool,
 }

@@ -19,7 +19,7 @@ use super::table::Table;
 use super::{Done, Failure, Manner, show, span};
 use crate::wire::{Server, Wire, WireFault};
 
-/// Measure the server, and a Redis beside it
+/// Measure the server, and compare it with a Redis
 ///
 /// Against a Redis, LOCK and RELEASE stand beside INCR and DECR, TAKE and RELEASE beside BLPOP and
 /// RPUSH, ASK and OFFER, after which both say DONE, beside RPUSH and BLPOP. None of those gives
@@ -37,7 +37,7 @@ pub(crate) struct Bench {
     #[arg(long, value_name = "P", default_value_t = 1,
           value_parser = clap::value_parser!(u32).range(1..=1_000))]
     pipeline: u32,
-    /// How long each is measured
+    /// How long each measurement takes
     #[arg(long, value_name = "S", default_value_t = 3,
           value_parser = clap::value_parser!(u32).range(1..=3_600))]
     seconds: u32,

@@ -25,16 +25,16 @@ pub(crate) struct Meet {
     /// The value for the other party
     #[arg(long, value_name = "TEXT", default_value = "")]
     value: String,
-    /// Wait so long for a match, as 200ms or 5s [default: as the server says]
+    /// How long to wait for a match, as 200ms or 5s [default: that of the server]
     #[arg(long, value_name = "SPAN", value_parser = span::parse)]
     wait: Option<Duration>,
-    /// The flow to wait in, where a queue is fair
+    /// The flow to wait in, if the queue is fair
     #[arg(long, value_name = "KEY")]
     flow: Option<String>,
     /// A note that is shown beside the holder
     #[arg(long, value_name = "TEXT")]
     note: Option<String>,
-    /// Stay until the other is done, and print what it says
+    /// Stay until the other party is done, and print its payload
     #[arg(long, conflicts_with = "command")]
     until_done: bool,
     /// If the connection is lost, send the command SIGTERM

@@ -19,7 +19,7 @@ pub(crate) struct ClusterWords {
 
 #[derive(Subcommand, Debug)]
 enum Change {
-    /// Have a node give away what it owns, and wait until it owns nothing
+    /// Have a node give away its partitions, and wait until it owns none
     ///
     /// It stays so, also when the node is started again, until `undrain`. The node goes on to
     /// answer its clients.
@@ -30,7 +30,7 @@ enum Change {
         #[arg(long)]
         no_wait: bool,
     },
-    /// Let a node own its share again
+    /// Let a node own partitions again
     Undrain {
         /// The name of the node, from `rideau status nodes`
         node: String,

@@ -12,7 +12,7 @@ use serde_json::json;
 
 use super::{Done, Failure, Manner, known, show};
 
-/// Print what a shell needs to complete these words
+/// Print completions for a shell
 ///
 /// For bash: rideau completions bash > ~/.local/share/bash-completion/completions/rideau
 #[derive(Args, Debug)]

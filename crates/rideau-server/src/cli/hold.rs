@@ -23,7 +23,7 @@ pub(crate) struct Take {
     /// The pool, or @GROUP
     #[arg(value_name = "POOL")]
     pool: String,
-    /// Which line to wait in, where a queue is fair
+    /// The flow to wait in, if the queue is fair
     #[arg(long, value_name = "KEY")]
     flow: Option<String>,
     #[command(flatten)]
@@ -41,10 +41,10 @@ pub(crate) struct Take {
 pub(crate) struct Lock {
     /// The key
     key: String,
-    /// Units in each bucket [default: as the server's rule says]
+    /// Units in each bucket [default: that of the server's rule]
     #[arg(long, value_name = "N")]
     per: Option<u64>,
-    /// Buckets, where the server lets clients say so
+    /// Buckets, if the rule of the server lets clients choose
     #[arg(long, value_name = "M")]
     buckets: Option<u64>,
     /// Units to hold
@@ -57,8 +57,7 @@ pub(crate) struct Lock {
 /// Options that both share.
 #[derive(Args, Debug)]
 struct Tail {
-    /// Wait so long for it, as 200ms or 5s [default: as the server says; locks do
-    /// not wait]
+    /// How long to wait for it, as 200ms or 5s [default: that of the server; locks do not wait]
     #[arg(long, value_name = "SPAN", value_parser = span::parse)]
     wait: Option<Duration>,
     /// A note that others see beside the holder
@@ -70,7 +69,7 @@ struct Tail {
     /// If the connection is lost, send the command SIGTERM
     #[arg(long)]
     kill_on_loss: bool,
-    /// Without a command: keep it for so long after this program has ended, as 60s
+    /// Without a command: keep it for this long after this program has ended, as 60s
     #[arg(long, value_name = "SPAN", value_parser = span::parse, conflicts_with = "command")]
     session: Option<Duration>,
     /// The command

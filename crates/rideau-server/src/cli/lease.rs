@@ -26,22 +26,22 @@ pub(crate) struct Lease {
     /// The range, or values as 10.0.0.0/24; with commas between several
     #[arg(value_name = "RANGE")]
     place: String,
-    /// Where to look when nothing is free there; may be given several times
+    /// The next range to try when nothing is free; may be given several times
     #[arg(long, value_name = "RANGE")]
     prefer: Vec<String>,
-    /// Hold it for so long at a time, as 30s or 1h
+    /// How long a hold lasts before it is renewed, as 30s or 1h
     #[arg(long, value_name = "SPAN", value_parser = span::parse, default_value = "30s")]
     ttl: Duration,
     /// A key to look it up by; may be given several times
     #[arg(long = "by", value_name = "KEY")]
     keys: Vec<String>,
-    /// A key of your own: asking with it again gets the same value
+    /// A unique key: another ask with it gets the same value
     #[arg(long, value_name = "KEY")]
     unique: Vec<String>,
     /// Data to store with the value
     #[arg(long, value_name = "TEXT")]
     data: Option<String>,
-    /// Wait so long for one, as 200ms or 5s [default: not at all]
+    /// How long to wait for one, as 200ms or 5s [default: not at all]
     #[arg(long, value_name = "SPAN", value_parser = span::parse)]
     wait: Option<Duration>,
     /// If the value is lost, send the command SIGTERM

@@ -23,22 +23,22 @@ use crate::exit::start_log;
 
 #[derive(Args, Debug)]
 pub(crate) struct Run {
-    /// Where to serve it
+    /// The address to serve it at
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:3000", value_parser = place)]
     listen: SocketAddr,
     /// The most processes
     #[arg(long, value_name = "COUNT", default_value_t = 1)]
     max: usize,
-    /// As many requests at a time in one process, instead of as many as it serves best
+    /// Requests at a time in one process, instead of the number that it learns
     #[arg(long, value_name = "COUNT")]
     concurrency: Option<usize>,
-    /// It is ready when it answers this path, instead of when it listens
+    /// It is ready when it answers a request for this path, instead of when it listens
     #[arg(long, value_name = "PATH")]
     ready: Option<String>,
     /// Touching restart.txt in this folder restarts it
     #[arg(long, value_name = "FOLDER", default_value = "tmp")]
     restart_dir: std::path::PathBuf,
-    /// The command and its words
+    /// The command and its arguments
     #[arg(required = true, trailing_var_arg = true, value_name = "COMMAND")]
     command: Vec<String>,
 }

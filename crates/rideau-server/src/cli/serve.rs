@@ -21,16 +21,16 @@ pub(crate) struct Serve {
     /// The config file; - is standard input
     #[arg(short, long, value_name = "FILE", conflicts_with = "file")]
     config: Option<PathBuf>,
-    /// The same, without -c
+    /// The config file, as with -c
     #[arg(value_name = "FILE")]
     file: Option<PathBuf>,
-    /// Listen here instead of where the config says; may be given several times
+    /// Listen at this address, instead of those of the config; may be given several times
     #[arg(long, value_name = "ADDRESS")]
     listen: Vec<String>,
-    /// Where the status page, the metrics and the API are; `none` for nowhere
+    /// The address of the status page, the metrics and the API; `none` turns them off
     #[arg(long, value_name = "ADDRESS")]
     admin: Option<String>,
-    /// Another value for a key of the config, as pool.pg-1.max=20
+    /// Set a key of the config to another value, as pool.pg-1.max=20
     #[arg(long, value_name = "PATH=VALUE", value_parser = assignment)]
     set: Vec<(String, String)>,
 }

@@ -65,7 +65,7 @@ pub(crate) struct Kill {
 pub(crate) struct Revoke {
     /// A ticket, from `rideau holders`
     ticket: String,
-    /// The thing is broken: have a member replaced
+    /// The member is broken: have it replaced
     #[arg(long)]
     fail: bool,
 }

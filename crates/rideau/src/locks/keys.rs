@@ -51,7 +51,7 @@ pub(super) struct Keys<K: Key> {
     #[cfg(not(rideau_loom))]
     pub(super) start: Instant,
     pub(super) rules: Rules<K>,
-    /// That of all lines.
+    /// The clock of all queues.
     pub(super) clock: Clock,
     /// Rules change one after the other.
     pub(super) changing: Mutex<()>,

@@ -26,7 +26,7 @@ pub(in crate::front) struct Buffered {
 }
 
 impl Buffered {
-    /// An answer of which this came already. So many bytes are kept in a file; then the
+    /// An answer of which this came already. This many bytes are kept in a file; then the
     /// process has to wait.
     pub(super) fn new(live: Live, first: Option<Bytes>, reserved: Reserved, file_max: u64) -> Self {
         let most = BufferMax {

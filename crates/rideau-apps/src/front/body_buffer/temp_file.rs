@@ -34,7 +34,7 @@ impl TempFile {
             .ok_or_else(|| io::ErrorKind::NotFound.into())
     }
 
-    /// Read so many bytes that were written.
+    /// Read this many bytes that were written.
     pub(super) fn read(&self, at: u64, len: usize) -> io::Result<Vec<u8>> {
         let mut part = vec![0; len];
         self.file()?.read_exact_at(&mut part, at)?;

@@ -176,7 +176,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_long_body_is_passed_on_when_it_comes_fast() {
-        // As many as are just too long.
+        // This many as are just too long.
         let long = (LONG >> 16) as usize + 1;
         let (fast, slow) = (Duration::from_millis(50), Duration::from_millis(70));
         let passed = |upload| matches!(upload, Upload::Passing(_));

@@ -27,13 +27,13 @@ struct Case {
     seconds: (u64, u64),
     /// It settles within these limits,
     settles: (usize, usize),
-    /// after so many seconds.
+    /// after this many seconds.
     after: u64,
     /// Its rate is at least this share of what it could do, once it has settled.
     share: f64,
 }
 
-/// Who asks.
+/// The clients.
 #[derive(Clone, Copy)]
 enum Clients {
     /// Each asks again as soon as it is answered.

@@ -22,7 +22,7 @@ impl Reply for Client {
     }
 }
 
-/// An app whose processes have so many workers, each of which takes about so long.
+/// An app whose processes have this many workers, each of which takes about so long.
 struct World {
     apps: Apps<Client>,
     app: AppId,

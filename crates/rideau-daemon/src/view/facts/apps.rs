@@ -195,7 +195,7 @@ facts! { AppNow: "app" by "app", joined { "spawns": "Starts of processes." };
         |it| it.report().map(|report| &*report.summary), "Why its last start failed.";
     room_wait_us: Span, [SHOW, JSON, GAUGE],
         |it| it.shown.stats.wants_room.unwrap_or_default(),
-        "How long it has waited for room for a process; zero if it does not.";
+        "How long it has waited for room for a process; zero if it does not wait.";
     concurrency: Count, [BRIEF, JSON, HISTORY, GAUGE], |it| it.shown.stats.concurrency,
         "Requests at a time in one process, as the config says or as was learnt.";
     concurrency_moves: Count, [JSON, COUNTER], |it| it.shown.stats.concurrency_moves,
@@ -227,12 +227,13 @@ impl ProcessNow {
 
 facts! { ProcessNow: "process" by "process", joined {};
     name: Text, [BRIEF], |it| &*it.app, "The application that it belongs to.";
-    id: Count, [SHOW, JSON], |it| it.shown.stats.process.0, "Its number here.";
-    pid: Count|null, [BRIEF, JSON], |it| it.pid(), "Its number in the system, once it is ready.";
-    state: Text, [BRIEF, JSON], |it| it.shown.stats.state.word(), "One word for how it is.";
-    why: Text|null, [JSON], |it| it.why(), "Why it goes, if it does.";
-    generation: Count, [BRIEF, JSON], |it| it.shown.stats.generation, "The code that it runs.";
-    sessions: Count, [BRIEF, JSON], |it| it.shown.stats.sessions, "Requests that it serves.";
+    id: Count, [SHOW, JSON], |it| it.shown.stats.process.0, "Its number in Rideau.";
+    pid: Count|null, [BRIEF, JSON], |it| it.pid(), "Its process id, once it is ready.";
+    state: Text, [BRIEF, JSON], |it| it.shown.stats.state.word(), "Its state, in one word.";
+    why: Text|null, [JSON], |it| it.why(), "Why it is to end, if it is.";
+    generation: Count, [BRIEF, JSON], |it| it.shown.stats.generation, "The generation of the code \
+        that it runs.";
+    sessions: Count, [BRIEF, JSON], |it| it.shown.stats.sessions, "Requests that it serves now.";
     streams: Count, [SHOW, JSON],
         |it| it.shown.stats.streams, "Streams that take no place, such as events and WebSockets.";
     finished: Count, [BRIEF, JSON], |it| it.shown.stats.finished, "Requests that are over.";
