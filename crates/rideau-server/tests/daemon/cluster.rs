@@ -418,7 +418,7 @@ fn a_node_that_is_drained_owns_nothing_until_it_may_again() {
     let mut operator = alone.operator();
     operator
         .ask("NODE.DRAIN n1")
-        .is_error("ERR this server is no node");
+        .is_error("ERR this server is not a node of a cluster");
 }
 
 /// The keys of a node's certificate, which names this node.
