@@ -47,7 +47,7 @@ fn what_is_not_there_is_an_error_that_says_what_is() {
         ),
         (
             &["status", "nope"],
-            "there is no status of \"nope\", but of: pools,",
+            "there is no status of \"nope\"; there is: pools,",
         ),
         (
             &["take", "nope", "--", "true"],

@@ -46,7 +46,7 @@ fn decisions_are_logged_for_a_while_after_the_start() {
     let mut lines = BufReader::new(server.stderr.take().unwrap()).lines();
     let mut told = lines.by_ref().map(Result::unwrap);
     assert!(told.any(|line| line.contains("every decision is logged for 1ms")));
-    assert!(told.any(|line| line.contains("log.debug_for is over")));
+    assert!(told.any(|line| line.contains("log.debug_for has passed")));
     // It listens for signals by then.
     let mut line = String::new();
     let mut said = BufReader::new(server.stdout.take().unwrap());
@@ -120,7 +120,7 @@ fn a_place_that_is_taken_is_an_error() {
     let said = text(&output.stderr);
     assert!(said.contains("cannot listen at"), "{said}");
     assert!(
-        said.contains("name another place with server.listen"),
+        said.contains("choose another address with server.listen"),
         "{said}"
     );
 }
@@ -185,7 +185,10 @@ fn an_address_that_is_taken_is_named_by_the_option_of_run() {
     let output = run.output().unwrap();
     let said = text(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{said}");
-    assert!(said.contains("name another place with --listen"), "{said}");
+    assert!(
+        said.contains("choose another address with --listen"),
+        "{said}"
+    );
 }
 
 #[test]
