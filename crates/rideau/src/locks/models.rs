@@ -176,7 +176,7 @@ fn fences_never_repeat_at_the_edge_of_their_circle() {
         let handle = locks.handle(KEY);
         let other = handle.clone();
         let twice = move |handle: &LockHandle<u8>| {
-            [(); 2].map(|()| handle.acquire_owned(1, 9).unwrap().fence() - edge + 2)
+            [(); 2].map(|()| handle.acquire_owned(1, 9).unwrap().fence() + 2 - edge)
         };
         let (one, two) = at_once(|| twice(&handle), move || twice(&other));
         let mut fences = [one, two].concat();
