@@ -5,6 +5,7 @@
 //! for the next. Which process that is, and when there are more of them, is up
 //! to [`apps`](crate::apps).
 
+mod admitted;
 mod body;
 mod body_buffer;
 mod broken;
@@ -14,7 +15,6 @@ mod conn;
 mod error_log;
 mod fast_path;
 mod forward;
-mod guest;
 mod headers;
 mod http1;
 mod http1_client;

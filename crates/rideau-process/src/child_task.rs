@@ -17,7 +17,7 @@ use tokio::task::spawn_blocking;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use super::Exit;
-use super::group::{Clearing, Custody, Group};
+use super::group::{Clearing, Group, ReapGuard};
 use super::launch::Launched;
 use super::lines::{Splitter, Stream};
 use super::notify_socket::{Note, Notes};
@@ -66,7 +66,7 @@ impl Life {
 /// A drop of this kills the child, as when a runtime ends.
 pub(super) struct ChildTask {
     // Dropped in this order: killed first, its things taken away then.
-    custody: Custody,
+    custody: ReapGuard,
     place: Place,
     children: unix::Signal,
     output: pipe::Receiver,
@@ -113,7 +113,7 @@ impl ChildTask {
     /// Watch the child until nothing of it is left.
     pub(super) async fn keep(self) {
         let life = self.watched.life.clone();
-        // Custody kills the child of a child task that panicked, too.
+        // ReapGuard kills the child of a child task that panicked, too.
         let gone = panics::contain_async(self.watch()).await;
         let gone = gone.unwrap_or_else(|_| Life::Gone {
             exit: life.borrow().exit(),

@@ -58,14 +58,14 @@ impl ExecRequest {
 
 /// Why it could not be.
 #[derive(Serialize, Deserialize)]
-pub(super) struct Complaint {
+pub(super) struct ExecFailure {
     pub(super) step: StartStep,
     pub(super) what: String,
     pub(super) errno: Option<i32>,
     pub(super) text: String,
 }
 
-impl Complaint {
+impl ExecFailure {
     pub(super) fn new(step: StartStep, what: impl Into<String>, error: &io::Error) -> Self {
         Self {
             step,
@@ -118,7 +118,7 @@ pub(super) fn greeted(socket: impl AsFd) -> io::Result<Option<OwnedFd>> {
 pub(super) async fn deliver(
     socket: UnixStream,
     order: &ExecRequest,
-) -> io::Result<Option<Complaint>> {
+) -> io::Result<Option<ExecFailure>> {
     socket.set_nonblocking(true)?;
     let mut socket = tokio::net::UnixStream::from_std(socket)?;
     let text = serde_json::to_vec(order)?;

@@ -187,9 +187,9 @@ pub(super) fn kill(seen: Seen) -> rustix::io::Result<()> {
 }
 
 /// The duty to reap a group. A drop of it fulfils it at once.
-pub(super) struct Custody(Arc<Group>);
+pub(super) struct ReapGuard(Arc<Group>);
 
-impl Custody {
+impl ReapGuard {
     /// Take over a child that leads its own group, or is about to.
     pub(super) fn new(child: u32, mark: String, cgroup: Option<PathBuf>) -> Self {
         let leader = i32::try_from(child).ok().and_then(Pid::from_raw);
@@ -208,7 +208,7 @@ impl Custody {
     }
 }
 
-impl Drop for Custody {
+impl Drop for ReapGuard {
     fn drop(&mut self) {
         if self.0.is_reaped() {
             return;

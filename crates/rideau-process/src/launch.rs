@@ -13,8 +13,8 @@ use std::process::{Command, Stdio, id};
 
 use super::cgroup;
 use super::credentials::Credentials;
-use super::exec_request::{Complaint, ExecRequest, greet};
-use super::group::Custody;
+use super::exec_request::{ExecFailure, ExecRequest, greet};
+use super::group::ReapGuard;
 use super::open_files;
 use super::pre_exec;
 use super::process_list::MARK;
@@ -30,7 +30,7 @@ const PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 
 /// A child that runs, and what it writes to.
 pub(super) struct Launched {
-    pub(super) custody: Custody,
+    pub(super) custody: ReapGuard,
     pub(super) output: OwnedFd,
     pub(super) error: OwnedFd,
     /// Where it hears what to become, if it is on the stage.
@@ -103,7 +103,7 @@ pub(super) fn launch(order: &ExecRequest, place: &mut Place) -> io::Result<Launc
             .iter()
             .for_each(|cgroup| drop(fs::remove_dir(cgroup)));
     })?;
-    let custody = Custody::new(child.id(), place.mark(), cgroup);
+    let custody = ReapGuard::new(child.id(), place.mark(), cgroup);
     place.record(custody.group().pid())?;
     let (output, error) = (child.stdout.take(), child.stderr.take());
     Ok(Launched {
@@ -176,7 +176,7 @@ fn variables(
 }
 
 /// The error of a start that the stage refused.
-pub(super) fn refused(order: &ExecRequest, complaint: &Complaint) -> StartError {
+pub(super) fn refused(order: &ExecRequest, complaint: &ExecFailure) -> StartError {
     let error = complaint.error();
     match complaint.step {
         StartStep::Exec => not_run(order, error),

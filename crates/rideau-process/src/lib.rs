@@ -71,7 +71,7 @@ use launch::{Launched, launch};
 use output_log::{OnLine, OutputLog};
 use ports::is_free;
 use readiness::{Taken, Wanted};
-use report::Diary;
+use report::StartLog;
 use run_folder::Place;
 
 /// How many ports are tried for a child.
@@ -111,7 +111,7 @@ impl Process {
         folder: &RunFolder,
         on_line: impl Fn(&OutputLine) + Send + Sync + 'static,
     ) -> Result<Self, StartError> {
-        let mut diary = Diary::new();
+        let mut diary = StartLog::new();
         Self::start_noting(program, folder, Arc::new(on_line), &mut diary).await
     }
 
@@ -121,7 +121,7 @@ impl Process {
         folder: &RunFolder,
         on_line: impl Fn(&OutputLine) + Send + Sync + 'static,
     ) -> Result<Self, Box<StartReport>> {
-        let mut diary = Diary::new();
+        let mut diary = StartLog::new();
         let started = Self::start_noting(program, folder, Arc::new(on_line), &mut diary).await;
         started.map_err(|error| Box::new(diary.close(program, &error)))
     }
@@ -257,7 +257,7 @@ impl Process {
         program: &Program,
         folder: &RunFolder,
         on_line: OnLine,
-        diary: &mut Diary,
+        diary: &mut StartLog,
     ) -> Result<Self, StartError> {
         program.check()?;
         let deadline = after(program.start_timeout);
@@ -281,7 +281,7 @@ impl Process {
         folder: &RunFolder,
         on_line: OnLine,
         deadline: Instant,
-        diary: &mut Diary,
+        diary: &mut StartLog,
     ) -> Result<Self, StartError> {
         let account = Credentials::find(program.user.as_deref(), program.group.as_deref())?;
         let place = folder.place(program, account.as_ref());
@@ -424,7 +424,7 @@ async fn load(
     account: Option<Credentials>,
     place: Place,
     deadline: Instant,
-    diary: &mut Diary,
+    diary: &mut StartLog,
 ) -> Result<(Launched, Place), StartError> {
     let loading = load_untimed(program.clone(), account, place, diary);
     let loaded = timeout_at(deadline, loading).await;
@@ -438,7 +438,7 @@ async fn load_untimed(
     program: Program,
     account: Option<Credentials>,
     place: Place,
-    diary: &mut Diary,
+    diary: &mut StartLog,
 ) -> Result<(Launched, Place), StartError> {
     let prepared = spawn_blocking(move || {
         let order = launch::prepare(&program, account, &place)?;

@@ -29,7 +29,7 @@ use rustix::thread::{
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::credentials::Credentials;
-use super::exec_request::{Complaint, ExecRequest, greeted};
+use super::exec_request::{ExecFailure, ExecRequest, greeted};
 use super::program::ResourceLimits;
 use super::reaper;
 use super::start_step::StartStep;
@@ -88,8 +88,8 @@ fn perform(is_swept: bool) {
     let _ = socket.write_all(&text);
 }
 
-fn obey(socket: &mut UnixStream) -> Result<Infallible, Complaint> {
-    let ordered = |error: io::Error| Complaint::new(StartStep::ExecRequest, "", &error);
+fn obey(socket: &mut UnixStream) -> Result<Infallible, ExecFailure> {
+    let ordered = |error: io::Error| ExecFailure::new(StartStep::ExecRequest, "", &error);
     let listener = greeted(&mut *socket).map_err(ordered)?;
     let mut text = Vec::new();
     socket.read_to_end(&mut text).map_err(ordered)?;
@@ -110,7 +110,7 @@ fn obey(socket: &mut UnixStream) -> Result<Infallible, Complaint> {
     if let Some(directory) = &order.directory {
         let what = directory.to_string_lossy();
         let went = std::env::set_current_dir(directory);
-        went.map_err(|error| Complaint::new(StartStep::Chdir, what, &error))?;
+        went.map_err(|error| ExecFailure::new(StartStep::Chdir, what, &error))?;
     }
     if let Some(mask) = order.umask {
         umask(Mode::from_raw_mode(mask & 0o777));
@@ -121,7 +121,7 @@ fn obey(socket: &mut UnixStream) -> Result<Infallible, Complaint> {
 }
 
 /// Run the first file that can be run. What is told is why the first could not.
-fn run(order: &ExecRequest, has_listener: bool) -> Complaint {
+fn run(order: &ExecRequest, has_listener: bool) -> ExecFailure {
     let mut told = None;
     for file in &order.files {
         let error = match is_program(Path::new(file)) {
@@ -131,7 +131,7 @@ fn run(order: &ExecRequest, has_listener: bool) -> Complaint {
         told.get_or_insert(error);
     }
     let error = told.unwrap_or_else(|| Errno::NOENT.into());
-    Complaint::new(StartStep::Exec, &order.word, &error)
+    ExecFailure::new(StartStep::Exec, &order.word, &error)
 }
 
 /// Whether it is a program: other files would be run by a shell.
@@ -165,7 +165,7 @@ fn sweep() {
 /// A program that is run from now on has no more rights than this one, whatever bits its
 /// file has. What the server was given beyond its account, as to listen at port 443, is the
 /// server's alone.
-fn give_up_privileges(order: &ExecRequest) -> Result<(), Complaint> {
+fn give_up_privileges(order: &ExecRequest) -> Result<(), ExecFailure> {
     match clear_ambient_capability_set() {
         // A system that is too old to know of them has none.
         Ok(()) | Err(Errno::INVAL) => (),
@@ -177,7 +177,7 @@ fn give_up_privileges(order: &ExecRequest) -> Result<(), Complaint> {
     set_no_new_privs(true).map_err(|error| failed(StartStep::Privileges, "", error))
 }
 
-fn limit(limits: ResourceLimits, files_usual: Option<u64>) -> Result<(), Complaint> {
+fn limit(limits: ResourceLimits, files_usual: Option<u64>) -> Result<(), ExecFailure> {
     if files_usual.is_some() {
         let limit = Rlimit {
             current: files_usual,
@@ -206,7 +206,7 @@ fn limit(limits: ResourceLimits, files_usual: Option<u64>) -> Result<(), Complai
 }
 
 /// There is one thread, so what is done to a thread is done to the process.
-fn become_user(account: &Credentials) -> Result<(), Complaint> {
+fn become_user(account: &Credentials) -> Result<(), ExecFailure> {
     let groups: Vec<Gid> = account
         .groups
         .iter()
@@ -222,7 +222,7 @@ fn become_user(account: &Credentials) -> Result<(), Complaint> {
 }
 
 /// A change of the user makes the system forget this, so it comes after that.
-fn die_with(parent: i32) -> Result<(), Complaint> {
+fn die_with(parent: i32) -> Result<(), ExecFailure> {
     let asked = rustix::process::set_parent_process_death_signal(Some(Signal::KILL));
     asked.map_err(|error| failed(StartStep::Parent, "", error))?;
     // Had it died before, the system would not tell us.
@@ -232,7 +232,7 @@ fn die_with(parent: i32) -> Result<(), Complaint> {
     Err(failed(StartStep::Parent, &parent.to_string(), Errno::SRCH))
 }
 
-fn check_listener(listener: Option<&OwnedFd>) -> Result<(), Complaint> {
+fn check_listener(listener: Option<&OwnedFd>) -> Result<(), ExecFailure> {
     let number = listener.map(|listener| listener.as_fd().as_raw_fd());
     if number.is_none_or(|number| number == FIRST_PASSED) {
         return Ok(());
@@ -281,6 +281,6 @@ fn heed_signals() {
     }
 }
 
-fn failed(step: StartStep, what: &str, error: Errno) -> Complaint {
-    Complaint::new(step, what, &error.into())
+fn failed(step: StartStep, what: &str, error: Errno) -> ExecFailure {
+    ExecFailure::new(step, what, &error.into())
 }

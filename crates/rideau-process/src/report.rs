@@ -66,15 +66,15 @@ pub struct StartReport {
 impl StartReport {
     /// Nothing was there to start it with.
     pub fn unprepared(program: &Program, doing: &'static str, error: io::Error) -> Self {
-        Diary::new().close(program, &StartError::Unprepared { doing, error })
+        StartLog::new().close(program, &StartError::Unprepared { doing, error })
     }
 
     /// It became ready, and ended like this before it had answered a request.
     pub fn unanswered(program: &Program, process: &Process, exit: Exit) -> Self {
-        let diary = Diary {
+        let diary = StartLog {
             pid: Some(process.pid()),
             address: process.address().map(ToString::to_string),
-            ..Diary::new()
+            ..StartLog::new()
         };
         let error = StartError::Unanswered {
             program: program.word(),
@@ -89,14 +89,14 @@ impl StartReport {
 }
 
 /// The record of a start.
-pub(super) struct Diary {
+pub(super) struct StartLog {
     since: Instant,
     steps: Vec<StepTime>,
     pub(super) pid: Option<i32>,
     pub(super) address: Option<String>,
 }
 
-impl Diary {
+impl StartLog {
     pub(super) fn new() -> Self {
         Self {
             since: Instant::now(),

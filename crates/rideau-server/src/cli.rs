@@ -32,7 +32,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Arg, Args, CommandFactory, FromArgMatches, Parser, Subcommand};
-use rideau_daemon::tls::Papers;
+use rideau_daemon::tls::TlsIdentity;
 
 use crate::demo;
 use crate::exit::{Done, Failure, MISUSED, REFUSED, has_colours};
@@ -148,7 +148,7 @@ impl Manner {
         if !(self.tls || self.server.has_tls() || ca.is_some() || own.is_some()) {
             return Ok(());
         }
-        let spoken = self.server.speak_tls(Papers { ca, own });
+        let spoken = self.server.speak_tls(TlsIdentity { ca, own });
         spoken.map_err(Failure::Misuse)
     }
 }

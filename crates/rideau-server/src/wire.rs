@@ -9,7 +9,7 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use rideau_daemon::tls::{self, BadTls, Papers};
+use rideau_daemon::tls::{self, BadTls, TlsIdentity};
 use rideau_resp::{BadReply, Protocol, Reply, ReplyLimits, ReplyParser, Value};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpStream, UnixStream};
@@ -21,7 +21,7 @@ use tokio_rustls::rustls::{self, pki_types::ServerName};
 pub(crate) struct Server {
     place: Place,
     /// Our certificates, if TLS is used.
-    tls: Option<Papers>,
+    tls: Option<TlsIdentity>,
     user: Option<String>,
     password: Option<String>,
     /// It was not named.
@@ -141,7 +141,7 @@ impl Server {
     }
 
     /// Speak TLS there, with these papers.
-    pub(crate) fn speak_tls(&mut self, papers: Papers) -> Result<(), String> {
+    pub(crate) fn speak_tls(&mut self, papers: TlsIdentity) -> Result<(), String> {
         if let Place::Unix(path) = &self.place {
             return Err(format!("there is no TLS at unix:{}", path.display()));
         }
@@ -220,7 +220,7 @@ fn parse(text: &str, default_port: u16) -> Result<Server, String> {
     };
     Ok(Server {
         place: Place::Tcp { host, port },
-        tls: secure.map(|_| Papers::default()),
+        tls: secure.map(|_| TlsIdentity::default()),
         user,
         password,
         is_usual: false,
@@ -272,7 +272,7 @@ fn decoded(text: &str) -> Option<String> {
 async fn secured(
     stream: TcpStream,
     host: &str,
-    papers: &Papers,
+    papers: &TlsIdentity,
     server: &Server,
 ) -> Result<TlsStream<TcpStream>, WireFault> {
     let connector = tls::connector(papers).map_err(WireFault::Unready)?;

@@ -7,7 +7,7 @@ pub type Signer = CertifiedIssuer<'static, KeyPair>;
 
 /// A certificate and its key.
 #[derive(Debug)]
-pub struct Papers {
+pub struct Identity {
     certificate: rcgen::Certificate,
     key: KeyPair,
 }
@@ -28,7 +28,7 @@ pub fn signer(name: &str) -> Signer {
 /// # Panics
 ///
 /// If no key can be made.
-pub fn papers(name: &str, signer: &Signer) -> Papers {
+pub fn papers(name: &str, signer: &Signer) -> Identity {
     papers_for(name, &["localhost"], signer)
 }
 
@@ -37,17 +37,17 @@ pub fn papers(name: &str, signer: &Signer) -> Papers {
 /// # Panics
 ///
 /// If no key can be made.
-pub fn papers_for(name: &str, hosts: &[&str], signer: &Signer) -> Papers {
+pub fn papers_for(name: &str, hosts: &[&str], signer: &Signer) -> Identity {
     let key = key();
     let hosts = hosts.iter().map(|host| (*host).to_owned()).collect();
     let certificate = params(name, hosts).signed_by(&key, signer);
-    Papers {
+    Identity {
         certificate: certificate.expect("what was made here can be signed"),
         key,
     }
 }
 
-impl Papers {
+impl Identity {
     /// The certificate as text.
     pub fn certificate(&self) -> String {
         self.certificate.pem()

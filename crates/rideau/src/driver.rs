@@ -18,7 +18,7 @@ use rideau_core::{Instant, Machine};
 
 pub use crate::after::After;
 use crate::clock::Clock;
-use crate::nap::nap;
+use crate::short_sleep::short_sleep;
 use crate::sync::{Mutex, MutexGuard, lock, try_lock};
 use crate::timer::{TimerWake, timers};
 
@@ -50,14 +50,14 @@ pub struct Driver<M: Machine, S> {
     shell: S,
     /// Apart from what changes: a thread that finds the lock taken reads it, too.
     clock: CachePadded<Clock>,
-    crush: CachePadded<Crush>,
+    contention: CachePadded<Contention>,
     timer: Arc<TimerWake>,
 }
 
 /// What threads look at when they find the lock taken. It decides nothing but how
 /// long they sleep, and so no model needs to know of it.
 #[derive(Default)]
-struct Crush {
+struct Contention {
     /// When one last found it taken.
     met: AtomicU64,
     /// How many waited for what the machine gives when the lock was released.
@@ -112,7 +112,7 @@ where
             }),
             shell,
             clock: CachePadded::new(clock),
-            crush: CachePadded::default(),
+            contention: CachePadded::default(),
             timer: Arc::new(TimerWake::new()),
         });
         driver.step(|_| ());
@@ -243,7 +243,7 @@ where
             ..
         } = self;
         let waiting = u32::try_from(inner.machine.waiting()).unwrap_or(u32::MAX);
-        driver.crush.waiting.store(waiting, Ordering::Relaxed);
+        driver.contention.waiting.store(waiting, Ordering::Relaxed);
         let sooner = inner.machine.deadline().filter(|due| *due < inner.armed);
         let Some(due) = sooner else {
             return after;
@@ -278,7 +278,7 @@ impl<M: Machine, S> Driver<M, S> {
     /// Sections are short, but each moves the machine's memory from core to
     /// core. A thread that meets another once has it soon. Where they meet again
     /// and again, the thread that has the lock gets through many sections while the
-    /// others keep away: all get more done. They nap meanwhile and are woken by the
+    /// others keep away: all get more done. They short_sleep meanwhile and are woken by the
     /// clock, so that the thread that has the lock need not look for them; and for
     /// a part of the time that callers wait for the machine, so that few notice.
     #[cold]
@@ -287,11 +287,11 @@ impl<M: Machine, S> Driver<M, S> {
         if cfg!(rideau_loom) {
             return lock(&self.inner);
         }
-        let met = self.crush.met.swap(now.as_nanos(), Ordering::Relaxed);
+        let met = self.contention.met.swap(now.as_nanos(), Ordering::Relaxed);
         if now.as_nanos().saturating_sub(met) < MEET_AGAIN {
-            let waiting = self.crush.waiting.load(Ordering::Relaxed);
+            let waiting = self.contention.waiting.load(Ordering::Relaxed);
             let span = u64::from(waiting).saturating_mul(NAP_EACH);
-            nap(Duration::from_nanos(span.clamp(NAP_MIN, NAP_MAX)));
+            short_sleep(Duration::from_nanos(span.clamp(NAP_MIN, NAP_MAX)));
         }
         for _ in 0..LOOKS {
             for _ in 0..PAUSES {

@@ -130,7 +130,6 @@ mod idle_cache;
 mod keyed;
 mod locks;
 mod meter_outputs;
-mod nap;
 mod now;
 mod peer;
 mod pool;
@@ -138,6 +137,7 @@ mod ranges;
 mod registry;
 mod regulator;
 mod reply_slot;
+mod short_sleep;
 pub mod store;
 mod sync;
 mod thread;
@@ -160,8 +160,8 @@ pub use now::Now;
 pub use peer::{Match, Peer};
 pub use pool::{About, Held, Holder, Manager, NotTaken, Pool, StartError, Take, WhyNot};
 pub use ranges::{
-    Answer, Answering, Committed, Dial, Failed, KeyReport, Leased, OpenError, Ranges, RangesHost,
-    RangesOptions, Reached, Reserving, rest,
+    Answer, Answering, Committed, Failed, KeyReport, Leased, ManualClocks, OpenError, Ranges,
+    RangesHost, RangesOptions, Reached, Reserving, rest,
 };
 pub use registry::{AddError, NoSuchPool, Registry};
 pub use regulator::{Lease, Leasing, Regulator, Stopped};

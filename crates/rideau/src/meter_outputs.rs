@@ -21,11 +21,11 @@ pub(crate) struct MeterOutputs {
     alarms: Mutex<BTreeSet<String>>,
     rank: Arc<Rank>,
     admission: Admission,
-    fed: Mutex<HashMap<String, Weak<dyn Fed>>>,
+    fed: Mutex<HashMap<String, Weak<dyn LeadSink>>>,
 }
 
 /// Something that learns from leads: a regulator.
-pub(crate) trait Fed: Send + Sync {
+pub(crate) trait LeadSink: Send + Sync {
     /// Take a lead in.
     fn feed(&self, lead: Lead);
 }
@@ -117,7 +117,7 @@ impl MeterOutputs {
     }
 
     /// From now on leads for `name` go there.
-    pub(crate) fn connect(&self, name: &str, to: Weak<dyn Fed>) {
+    pub(crate) fn connect(&self, name: &str, to: Weak<dyn LeadSink>) {
         lock(&self.fed).insert(name.into(), to);
     }
 

@@ -46,7 +46,7 @@ use reserving::ReplySlot;
 use shared::{Handle, Inner, Shared};
 
 pub use answer::{Answer, Answering, Committed, Reached};
-pub use clocks::Dial;
+pub use clocks::ManualClocks;
 pub use failed::{Failed, OpenError};
 pub use hosted::{KeyReport, RangesHost};
 pub use idle_hook::rest;
@@ -122,9 +122,9 @@ impl Ranges {
     pub fn open_by(
         store: Box<dyn Store>,
         options: RangesOptions,
-        dial: &Dial,
+        clocks: &ManualClocks,
     ) -> Result<Self, OpenError> {
-        Self::open_from(store, options, Source::dial(dial))
+        Self::open_from(store, options, Source::manual(clocks))
     }
 
     fn open_from(

@@ -16,7 +16,7 @@ use crate::after::After;
 use crate::ask_options::AskOptions;
 use crate::clock::Clock;
 use crate::driver::{Driver, Shell};
-use crate::meter_outputs::{Fed, MeterOutputs, Rank, seed};
+use crate::meter_outputs::{LeadSink, MeterOutputs, Rank, seed};
 use crate::now::Now;
 use crate::thread::block_on;
 pub use lease::{Lease, Stopped};
@@ -230,8 +230,8 @@ impl Regulator {
     }
 
     /// Where leads for this regulator go; this does not keep it alive.
-    pub(crate) fn fed(&self) -> Weak<dyn Fed> {
-        Arc::downgrade(&self.driver) as Weak<dyn Fed>
+    pub(crate) fn fed(&self) -> Weak<dyn LeadSink> {
+        Arc::downgrade(&self.driver) as Weak<dyn LeadSink>
     }
 }
 
@@ -278,7 +278,7 @@ impl Shell<Machine> for MeterOutputs {
     }
 }
 
-impl Fed for RegulatorDriver {
+impl LeadSink for RegulatorDriver {
     fn feed(&self, lead: Lead) {
         self.step(|step| {
             step.machine.update(lead, step.sent, step.now, step.effects);

@@ -17,27 +17,27 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use rideau::store::Embedded;
-use rideau::{Dial, Ranges, RangesOptions};
+use rideau::{ManualClocks, Ranges, RangesOptions};
 
 use crate::load::Clients;
 use crate::seed::Plan;
 use crate::stage::Folder;
 
-fn open(folder: &Folder, prefix: u32, dial: &Dial) -> Ranges {
+fn open(folder: &Folder, prefix: u32, clocks: &ManualClocks) -> Ranges {
     let options = RangesOptions {
         ranges: seed::ranges(prefix),
         ..RangesOptions::default()
     };
     let store = Embedded::open(&folder.0).unwrap();
-    Ranges::open_by(Box::new(store), options, dial).unwrap()
+    Ranges::open_by(Box::new(store), options, clocks).unwrap()
 }
 
 #[test]
 fn all_values_are_given_once_primary_first_and_all_come_back() {
     let folder = Folder::quick();
-    let dial = Dial::new();
-    let ranges = open(&folder, Plan::FULL.prefix, &dial);
-    let report = seed::run(&ranges, Plan::FULL, |span| dial.advance(span)).unwrap();
+    let clocks = ManualClocks::new();
+    let ranges = open(&folder, Plan::FULL.prefix, &clocks);
+    let report = seed::run(&ranges, Plan::FULL, |span| clocks.advance(span)).unwrap();
 
     let values: BTreeSet<u128> = report.given.iter().map(|one| one.value).collect();
     assert_eq!(Plan::FULL.values(), 65_536);
@@ -65,7 +65,7 @@ fn all_values_are_given_once_primary_first_and_all_come_back() {
     let turns = Plan::QUICK.turns as u64;
     assert_eq!((again.0.len(0), again.0.len(1)), (turns, turns));
     drop(ranges);
-    let ranges = open(&folder, Plan::FULL.prefix, &dial);
+    let ranges = open(&folder, Plan::FULL.prefix, &clocks);
     let held: u64 = ranges.all_stats().iter().map(|stats| stats.reserved).sum();
     assert_eq!(held, 0, "what came back is back after a restart too");
 }
@@ -74,7 +74,7 @@ fn all_values_are_given_once_primary_first_and_all_come_back() {
 async fn clients_come_renew_and_go() {
     let folder = Folder::quick();
     // Fewer than there are clients at a time in the first range.
-    let ranges = open(&folder, 24, &Dial::new());
+    let ranges = open(&folder, 24, &ManualClocks::new());
     let clients = Clients {
         count: 400,
         ..Clients::FULL

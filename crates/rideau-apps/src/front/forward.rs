@@ -17,7 +17,7 @@ use super::budget::Reserved;
 use super::conn::ClientConn;
 use super::headers::{self, Noted};
 use super::ids::Id;
-use super::refusals::{No, Reader};
+use super::refusals::{Reader, RequestRefusal};
 use super::reply::HttpReply;
 use super::request::{Begun, ProxyRequest};
 use super::retries::Retries;
@@ -57,7 +57,7 @@ pub(super) enum Start<'a> {
 
 /// A process that gave no answer.
 pub(super) struct Failed {
-    no: No,
+    no: RequestRefusal,
     /// The upload, if the request may be sent to another process.
     again: Option<Upload>,
     /// The process took no connection.
@@ -68,7 +68,7 @@ pub(super) struct Failed {
 
 impl Front {
     /// The answer to one that gets none from an app.
-    pub(super) fn refuse(&self, no: &No, begun: &Begun) -> HttpReply {
+    pub(super) fn refuse(&self, no: &RequestRefusal, begun: &Begun) -> HttpReply {
         no.reply(&Reader {
             pages: self.config.load().error_pages,
             id: &begun.id,
@@ -77,7 +77,7 @@ impl Front {
     }
 
     /// The same for one that was not even understood.
-    pub(super) fn refuse_at_once(&self, no: &No) -> HttpReply {
+    pub(super) fn refuse_at_once(&self, no: &RequestRefusal) -> HttpReply {
         no.reply(&Reader {
             pages: self.config.load().error_pages,
             id: &self.ids.next(),
@@ -123,7 +123,7 @@ impl ProxyRequest {
         visit: &Visit<'_>,
         sent: Option<Sent<'_>>,
         start: Start<'_>,
-    ) -> Result<HttpReply, No> {
+    ) -> Result<HttpReply, RequestRefusal> {
         let (upload, fate) = match sent {
             None => (Upload::Empty, None),
             // What few requests need is kept apart from what all of them carry.
@@ -133,7 +133,7 @@ impl ProxyRequest {
     }
 
     /// The front answers instead of the app: count it, and say so in the log.
-    pub(super) fn refused(&self, no: &No, begun: &Begun, conn: &ClientConn) {
+    pub(super) fn refused(&self, no: &RequestRefusal, begun: &Begun, conn: &ClientConn) {
         self.app.counts.refused(no.word());
         self.complain(begun, conn, no.status().as_u16(), no.word());
     }
@@ -143,16 +143,16 @@ impl ProxyRequest {
         &self,
         visit: &Visit<'_>,
         sent: Sent<'_>,
-    ) -> Result<(Upload, Option<Fate>), No> {
+    ) -> Result<(Upload, Option<Fate>), RequestRefusal> {
         let http = &self.config.http;
         if sent.len.is_some_and(|len| len > http.body_max) {
-            return Err(No::BodyTooLarge);
+            return Err(RequestRefusal::BodyTooLarge);
         }
         // A client that asks first is told before it sends what would be of no use.
         if sent.expects
             && let Some(refused) = visit.front.apps.would_refuse(&self.app)
         {
-            return Err(No::Refused(refused));
+            return Err(RequestRefusal::Refused(refused));
         }
         if let Some(go_on) = sent.go_on {
             go_on();
@@ -179,9 +179,9 @@ impl ProxyRequest {
         &self,
         visit: &Visit<'_>,
         avoid: Option<ProcessId>,
-    ) -> Result<Session, No> {
+    ) -> Result<Session, RequestRefusal> {
         let asked = visit.front.apps.ask(&self.app, self.wanted(avoid));
-        let session = asked.await.map_err(No::Refused)?;
+        let session = asked.await.map_err(RequestRefusal::Refused)?;
         Ok(self.listed(visit, session))
     }
 
@@ -206,7 +206,7 @@ impl ProxyRequest {
         mut upload: Upload,
         fate: Option<Fate>,
         mut start: Start<'_>,
-    ) -> Result<HttpReply, No> {
+    ) -> Result<HttpReply, RequestRefusal> {
         let mut avoid = None;
         let mut tries = Retries::default();
         loop {
@@ -223,11 +223,11 @@ impl ProxyRequest {
                     (session, began, None)
                 }
                 Start::Waits(waiting) => {
-                    let session = waiting.done().await.map_err(No::Refused)?;
+                    let session = waiting.done().await.map_err(RequestRefusal::Refused)?;
                     let began = session.began(self.came.0);
                     (self.listed(visit, session), began, None)
                 }
-                Start::Refused(refused) => return Err(No::Refused(refused)),
+                Start::Refused(refused) => return Err(RequestRefusal::Refused(refused)),
                 Start::Placed(session, began) => (session, began, None),
                 Start::Lost(session, began, lost) => (session, began, Some(lost)),
             };
@@ -248,7 +248,7 @@ impl ProxyRequest {
                 Some((Err(failed), _)) => failed,
                 None => {
                     session.end(Ended::TimedOut);
-                    return Err(No::RequestTimeout);
+                    return Err(RequestRefusal::RequestTimeout);
                 }
             };
             avoid = Some(session.process().id);
@@ -427,11 +427,11 @@ impl ProxyRequest {
         if let Some(lost) = lost {
             tracing::debug!("an app closed a connection that was idle: {}", lost.error);
             if lost.is_garbage {
-                return Err(Failed::new(No::BadAnswer, None));
+                return Err(Failed::new(RequestRefusal::BadAnswer, None));
             }
             upload = match lost.upload.or_else(|| spare.take()) {
                 Some(upload) => upload,
-                None => return Err(Failed::new(No::Closed, None)),
+                None => return Err(Failed::new(RequestRefusal::Closed, None)),
             };
             spare = self.spare(&upload);
         }
@@ -449,11 +449,11 @@ impl ProxyRequest {
         };
         match line.send(asked, upload).await {
             Ok(said) => Ok((said, line)),
-            Err(lost) if lost.is_garbage => Err(Failed::new(No::BadAnswer, None)),
+            Err(lost) if lost.is_garbage => Err(Failed::new(RequestRefusal::BadAnswer, None)),
             Err(lost) => {
                 tracing::debug!("an app gave no answer: {}", lost.error);
                 let spare = spare.filter(|spare| matches!(spare, Upload::Empty));
-                Err(Failed::new(No::Closed, lost.upload.or(spare)))
+                Err(Failed::new(RequestRefusal::Closed, lost.upload.or(spare)))
             }
         }
     }
@@ -483,7 +483,7 @@ impl ProxyRequest {
 }
 
 impl Failed {
-    fn new(no: No, again: Option<Upload>) -> Self {
+    fn new(no: RequestRefusal, again: Option<Upload>) -> Self {
         Self {
             no,
             again,
@@ -496,7 +496,7 @@ impl Failed {
         Self {
             is_unreachable: true,
             was_dead,
-            ..Self::new(No::Unreachable, Some(again))
+            ..Self::new(RequestRefusal::Unreachable, Some(again))
         }
     }
 }

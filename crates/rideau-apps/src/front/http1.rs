@@ -25,7 +25,7 @@ use super::fast_path::FastPath;
 use super::forward::{Sent, Start, Visit};
 use super::http1_client::{BodyEnd, Came, Client, Manner, Patience};
 use super::rate_watch::RateWatch;
-use super::refusals::No;
+use super::refusals::RequestRefusal;
 use super::reply::HttpReply;
 use super::request::{Begun, Heard, ProxyRequest};
 use super::upgrade::{self, Turned};
@@ -106,7 +106,7 @@ pub(super) fn serve<'a>(
 async fn fail(client: Arc<Mutex<Client>>, front: &Front, panicked: Panicked) {
     client
         .lock()
-        .fail(front.refuse_at_once(&No::Panicked(panicked)));
+        .fail(front.refuse_at_once(&RequestRefusal::Panicked(panicked)));
     let _ = poll_fn(|context| client.lock().poll_send(context)).await;
     poll_fn(|context| client.lock().poll_end(context)).await;
 }
@@ -180,7 +180,7 @@ impl Connection<'_> {
 
     /// Answer what is no request.
     async fn refuse(&self, trouble: Trouble) {
-        let reply = self.front.refuse_at_once(&No::from(trouble));
+        let reply = self.front.refuse_at_once(&RequestRefusal::from(trouble));
         let _ = self.send(reply, Manner::LAST).await;
     }
 

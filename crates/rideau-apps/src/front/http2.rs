@@ -21,11 +21,11 @@ use rideau_process::panics;
 use self::control_frames::{ControlFrames, TooMany};
 use self::sending::Sending;
 use super::Front;
+use super::admitted::Admitted;
 use super::conn::ClientConn;
 use super::forward::{GoOn, Sent, Start, Visit};
-use super::guest::Guest;
 use super::rate_watch::{RateWatch, UNSENT_MAX};
-use super::refusals::No;
+use super::refusals::RequestRefusal;
 use super::reply::{HttpReply, read};
 use super::request::{Begun, Heard};
 use super::upload::Source;
@@ -61,14 +61,14 @@ struct Stay {
 }
 
 /// Serve a client until it leaves, or no client is served any more.
-pub(super) async fn serve(mut guest: Guest, conn: ClientConn, stream: Stream) {
+pub(super) async fn serve(mut admitted: Admitted, conn: ClientConn, stream: Stream) {
     let conn = Arc::new(conn);
-    let patience = guest.patience();
+    let patience = admitted.patience();
     let client = Arc::clone(&conn);
     stream.limit_unsent(UNSENT_MAX);
     let stream = IoTimeout::both(stream, patience.idle, move || client.is_busy());
     let (stream, too_many) = ControlFrames::new(stream);
-    let front = Arc::clone(&guest.front);
+    let front = Arc::clone(&admitted.front);
     let header_max = front.config.load().header_max;
     let shaken = Builder::new()
         .max_concurrent_streams(STREAMS_MAX)
@@ -77,7 +77,7 @@ pub(super) async fn serve(mut guest: Guest, conn: ClientConn, stream: Stream) {
         .initial_connection_window_size(WINDOW)
         .max_send_buffer_size(SEND_MAX)
         .handshake(stream);
-    let connection = match guest.while_open(patience.head, shaken).await {
+    let connection = match admitted.while_open(patience.head, shaken).await {
         Some(Ok(connection)) => connection,
         Some(Err(error)) => return tracing::debug!("no HTTP/2: {error}"),
         None => return tracing::debug!("no HTTP/2 in time"),
@@ -89,7 +89,7 @@ pub(super) async fn serve(mut guest: Guest, conn: ClientConn, stream: Stream) {
         too_many,
     };
     let finish = |served: Pin<&mut Served>| served.get_mut().connection.graceful_shutdown();
-    guest.run(pin!(served), finish).await;
+    admitted.run(pin!(served), finish).await;
 }
 
 impl Future for Served {
@@ -133,9 +133,9 @@ async fn answer(
         // The client is heard while an app thinks.
         let replied = poll_fn(|context| match replied.as_mut().poll(context) {
             Poll::Ready(Ok(reply)) => Poll::Ready(Some(reply)),
-            Poll::Ready(Err(panicked)) => {
-                Poll::Ready(Some(front.refuse_at_once(&No::Panicked(panicked))))
-            }
+            Poll::Ready(Err(panicked)) => Poll::Ready(Some(
+                front.refuse_at_once(&RequestRefusal::Panicked(panicked)),
+            )),
             Poll::Pending => respond.lock().poll_reset(context).map(|_| None),
         });
         replied.await
@@ -223,7 +223,7 @@ impl Stay {
         respond: &Mutex<SendResponse<Bytes>>,
     ) -> HttpReply {
         let Some((bytes, spans)) = written(parts) else {
-            return front.refuse_at_once(&No::Bad("its host is not valid"));
+            return front.refuse_at_once(&RequestRefusal::Bad("its host is not valid"));
         };
         let fields = Fields::new(&bytes, &spans);
         let len = fields.get("content-length").and_then(length);

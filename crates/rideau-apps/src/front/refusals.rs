@@ -29,7 +29,7 @@ const FULL_FOR: Duration = Duration::from_secs(5);
 
 /// Why a request gets no answer from an app.
 #[derive(Debug)]
-pub(super) enum No {
+pub(super) enum RequestRefusal {
     /// It makes no sense.
     Bad(&'static str),
     /// Its head is too large.
@@ -71,7 +71,7 @@ pub(super) struct Reader<'a> {
     pub(super) reads_html: bool,
 }
 
-impl From<Trouble> for No {
+impl From<Trouble> for RequestRefusal {
     fn from(trouble: Trouble) -> Self {
         match trouble {
             Trouble::Bad(why) => Self::Bad(why),
@@ -81,7 +81,7 @@ impl From<Trouble> for No {
     }
 }
 
-impl From<Unread> for No {
+impl From<Unread> for RequestRefusal {
     fn from(unread: Unread) -> Self {
         match unread {
             Unread::TooLarge => Self::BodyTooLarge,
@@ -92,7 +92,7 @@ impl From<Unread> for No {
     }
 }
 
-impl No {
+impl RequestRefusal {
     pub(super) fn status(&self) -> StatusCode {
         match self {
             Self::Bad(_) => StatusCode::BAD_REQUEST,
@@ -362,7 +362,7 @@ mod tests {
             reads_html: false,
         };
         let refused = |reason| {
-            No::Refused(Refused {
+            RequestRefusal::Refused(Refused {
                 refusal: Refusal {
                     reason,
                     waited: Duration::from_secs(1),
@@ -373,24 +373,24 @@ mod tests {
             })
         };
         let all = [
-            (No::Bad("why"), 400, "bad_request"),
-            (No::HeaderTooLarge, 431, "header_too_large"),
-            (No::HeaderTimeout, 408, "header_timeout"),
-            (No::BodyTooLarge, 413, "body_too_large"),
-            (No::BodyTimeout, 408, "body_timeout"),
-            (No::BuffersFull, 503, "buffers_full"),
-            (No::Method, 405, "method_not_allowed"),
-            (No::Misdirected, 421, "misdirected"),
-            (No::UnknownApp, 404, "no_such_app"),
+            (RequestRefusal::Bad("why"), 400, "bad_request"),
+            (RequestRefusal::HeaderTooLarge, 431, "header_too_large"),
+            (RequestRefusal::HeaderTimeout, 408, "header_timeout"),
+            (RequestRefusal::BodyTooLarge, 413, "body_too_large"),
+            (RequestRefusal::BodyTimeout, 408, "body_timeout"),
+            (RequestRefusal::BuffersFull, 503, "buffers_full"),
+            (RequestRefusal::Method, 405, "method_not_allowed"),
+            (RequestRefusal::Misdirected, 421, "misdirected"),
+            (RequestRefusal::UnknownApp, 404, "no_such_app"),
             (refused(Reason::Full), 503, "queue_full"),
             (refused(Reason::Timeout), 503, "queue_timeout"),
             (refused(Reason::Deadline), 503, "queue_timeout"),
             (refused(Reason::Closed), 503, "shutting_down"),
             (refused(Reason::Starting), 503, "app_failing"),
-            (No::Unreachable, 502, "app_unreachable"),
-            (No::Closed, 502, "app_closed"),
-            (No::BadAnswer, 502, "bad_answer"),
-            (No::RequestTimeout, 504, "request_timeout"),
+            (RequestRefusal::Unreachable, 502, "app_unreachable"),
+            (RequestRefusal::Closed, 502, "app_closed"),
+            (RequestRefusal::BadAnswer, 502, "bad_answer"),
+            (RequestRefusal::RequestTimeout, 504, "request_timeout"),
         ];
         for (no, status, word) in all {
             let answer = no.reply(&reader).into_response();

@@ -13,7 +13,7 @@ use super::certificates::ShownCertificate;
 use super::conn::ClientConn;
 use super::headers::{self, END, Toward};
 use super::ids::Id;
-use super::refusals::No;
+use super::refusals::RequestRefusal;
 use super::router::Route;
 use super::upstream_conn::{Asked, Early};
 use crate::apps::App;
@@ -22,7 +22,7 @@ use crate::http1::fields::{Fields, is, put};
 use crate::http1::head::is_host;
 use crate::http1::thread_buffer;
 
-const NO_PATH: No = No::Bad("its path is not valid");
+const NO_PATH: RequestRefusal = RequestRefusal::Bad("its path is not valid");
 /// A request as it was read.
 pub(super) struct Heard<'a> {
     pub(super) method: &'a Method,
@@ -47,7 +47,7 @@ pub(super) struct Begun {
     /// The id of the request.
     pub(super) id: Id,
     pub(super) reads_html: bool,
-    pub(super) proxy_request: Result<ProxyRequest, No>,
+    pub(super) proxy_request: Result<ProxyRequest, RequestRefusal>,
 }
 
 /// A request whose app is known.
@@ -85,9 +85,9 @@ impl Front {
         conn: &ClientConn,
         heard: &Heard<'_>,
         id: &Id,
-    ) -> Result<ProxyRequest, No> {
+    ) -> Result<ProxyRequest, RequestRefusal> {
         if matches!(*heard.method, Method::CONNECT | Method::TRACE) {
-            return Err(No::Method);
+            return Err(RequestRefusal::Method);
         }
         let target = heard.target;
         if !target.is_ascii() && str::from_utf8(target).is_err() {
@@ -100,17 +100,23 @@ impl Front {
         let host = authority.or(heard.host).unwrap_or_default();
         let is_shown = |shown: &ShownCertificate| shown.is_for(host, heard.is_shared);
         if !conn.shown.as_ref().is_none_or(is_shown) {
-            return Err(No::Misdirected);
+            return Err(RequestRefusal::Misdirected);
         }
         let query = memchr::memchr(b'?', whole);
         let path = &whole[..query.unwrap_or(whole.len())];
         let table = self.table.load();
-        let route = table.router.find(host, path).ok_or(No::UnknownApp)?;
+        let route = table
+            .router
+            .find(host, path)
+            .ok_or(RequestRefusal::UnknownApp)?;
         let rest = path.get(route.prefix.len()..).unwrap_or_default();
         if !route.prefix.is_empty() && climbs_out(rest) {
-            return Err(No::Bad("its path leads out of the app"));
+            return Err(RequestRefusal::Bad("its path leads out of the app"));
         }
-        let app = table.apps.get(route.place).ok_or(No::UnknownApp)?;
+        let app = table
+            .apps
+            .get(route.place)
+            .ok_or(RequestRefusal::UnknownApp)?;
         let config = app.config.load_full();
         let cookie = config.http.sticky.as_deref();
         let sticky = cookie.and_then(|cookie| self.sticky.find(&app.name, cookie, heard.fields));
@@ -144,7 +150,7 @@ impl Front {
 }
 
 /// The host of a target that has one, and its path.
-fn parted(target: &[u8]) -> Result<(Option<&[u8]>, &[u8]), No> {
+fn parted(target: &[u8]) -> Result<(Option<&[u8]>, &[u8]), RequestRefusal> {
     if target.starts_with(b"/") || target == b"*" {
         return Ok((None, target));
     }
@@ -154,7 +160,7 @@ fn parted(target: &[u8]) -> Result<(Option<&[u8]>, &[u8]), No> {
     let (authority, path) = rest.split_at(end);
     let is_http = is(scheme, "http") || is(scheme, "https");
     if !is_http || !is_host(authority) {
-        return Err(No::Bad("its host is not valid"));
+        return Err(RequestRefusal::Bad("its host is not valid"));
     }
     Ok((Some(authority), path))
 }

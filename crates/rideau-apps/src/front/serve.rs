@@ -12,9 +12,9 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 
+use super::admitted::Admitted;
 use super::certificates::{ALPN_H2, Certificates, Tls};
 use super::conn::ClientConn;
-use super::guest::Guest;
 use super::http1;
 use super::ids::Id;
 use super::{Front, Phase, http2};
@@ -128,19 +128,19 @@ impl Acceptor {
                 }
                 continue;
             };
-            let guest = Guest {
+            let admitted = Admitted {
                 front: Arc::clone(&front),
                 peer,
                 phase: front.phase.subscribe(),
                 _permit: permit,
             };
-            let begin = || guest.begin(stream, self.tls.as_ref(), io_threads);
+            let begin = || admitted.begin(stream, self.tls.as_ref(), io_threads);
             let _ = panics::contain(begin);
         }
     }
 }
 
-impl Guest {
+impl Admitted {
     /// Serve it, where that is done.
     fn begin(self, stream: TcpStream, tls: Option<&Tls>, io_threads: Option<&IoThreads>) {
         let tls = tls.map(Tls::now);

@@ -22,7 +22,7 @@ use super::Front;
 use super::conn::ClientConn;
 use super::forward::Visit;
 use super::http1_client::Client;
-use super::refusals::No;
+use super::refusals::RequestRefusal;
 use super::reply::HttpReply;
 use super::request::{Begun, ProxyRequest};
 use super::upload::Upload;
@@ -72,7 +72,7 @@ pub(super) async fn exchange(
 async fn turn(
     proxy_request: &ProxyRequest,
     visit: &Visit<'_>,
-) -> Result<Result<Turned, HttpReply>, No> {
+) -> Result<Result<Turned, HttpReply>, RequestRefusal> {
     let head = proxy_request.head_for(proxy_request.upgrade.as_deref().unwrap_or_default());
     let mut avoid = None;
     // A process that takes no connection has not seen the request.
@@ -85,7 +85,7 @@ async fn turn(
                 let is_last = avoid.replace(session.process().id).is_some();
                 session.unreachable();
                 if is_last || !proxy_request.config.http.retries {
-                    return Err(No::Unreachable);
+                    return Err(RequestRefusal::Unreachable);
                 }
             }
         }
@@ -106,13 +106,13 @@ async fn turn(
             session.end(Ended::Broken);
             tracing::debug!("an app gave no answer: {}", lost.error);
             return Err(match lost.is_garbage {
-                true => No::BadAnswer,
-                false => No::Closed,
+                true => RequestRefusal::BadAnswer,
+                false => RequestRefusal::Closed,
             });
         }
         None => {
             session.end(Ended::TimedOut);
-            return Err(No::RequestTimeout);
+            return Err(RequestRefusal::RequestTimeout);
         }
     };
     if said.status != StatusCode::SWITCHING_PROTOCOLS {

@@ -8,7 +8,7 @@ use crate::ledger::Reply;
 use crate::time::{Brief, Instant};
 use crate::waiting::{Account, Waiting};
 
-/// How it is now, and for each line why its last asks were shed and what to
+/// How it is now, and for each queue why its last asks were shed and what to
 /// try; `unqueued` has the asks that joined no queue.
 pub(super) fn explain<R: Reply>(
     lines: &[Line<R>],
@@ -27,7 +27,7 @@ pub(super) fn explain<R: Reply>(
     let account = Account {
         served: "granted",
         scarce: "The units are held: raise the capacity, or hold them more shortly.",
-        machine: "line",
+        machine: "lock",
     };
     let mut quiet = true;
     let mut add = |head: String, waiting: &Waiting<R>| {
@@ -60,7 +60,7 @@ fn state<R: Reply>(lines: &[Line<R>], held: u64, now: Instant) -> String {
         "{len} {} in {busy} {}, and {}. The oldest has waited {} for {}; until it fits, only \
          those are served before it that see a larger capacity.",
         if len == 1 { "ask waits" } else { "asks wait" },
-        if busy == 1 { "line" } else { "lines" },
+        if busy == 1 { "queue" } else { "queues" },
         are_held(held),
         Brief(now.since(sent)),
         wanted(claim)

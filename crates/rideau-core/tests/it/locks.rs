@@ -441,7 +441,7 @@ fn it_says_in_words_why_asks_wait_and_were_shed() {
     }
     let text = stage.lines.explain(millis("11"));
     for words in [
-        "2 asks wait in 2 lines, and 2 units are held. The oldest has waited 10.0ms for 2 of 2;",
+        "2 asks wait in 2 queues, and 2 units are held. The oldest has waited 10.0ms for 2 of 2;",
         "Asks for 2 of 2:\nOf the last 1 asks that got nothing:\n- 1 (full): too many asks are",
         "Asks that joined no queue:\nOf the last 1 asks that got nothing:\n- 1 (excess): it asked",
         "- The units are held: raise the capacity",

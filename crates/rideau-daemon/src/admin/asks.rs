@@ -1,6 +1,6 @@
 //! Asks over HTTP: the commands of the Redis protocol, in a session.
 //!
-//! A request is executed as the command that it is, by a guest that has joined the
+//! A request is executed as the command that it is, by a client that has joined the
 //! session for as long as it takes. A client that hangs up while it waits gives its
 //! place up; a client that does not hear the answer asks again with the same `id`.
 
@@ -15,8 +15,8 @@ use serde::Deserialize;
 use serde_json::{Map, Value as Json, json};
 
 use super::answer::{Answer, HttpError, ok, with_status};
-use super::guest::Guest;
 use super::request::AdminRequest;
+use super::session_client::SessionClient;
 use super::tickets::ticket_of;
 use crate::redis::client::Next;
 use crate::redis::commands;
@@ -312,25 +312,25 @@ async fn ask(request: &AdminRequest, words: Words, names: &[&str]) -> Answer {
 /// Execute a command within the request's session. Says what was answered, and
 /// what is known besides.
 async fn run(request: &AdminRequest, words: &Words) -> Result<(Value, Told), HttpError> {
-    execute(request, words, Guest::enter(request)?).await
+    execute(request, words, SessionClient::enter(request)?).await
 }
 
 /// Execute a command about values, which needs no session.
 pub(super) async fn run_values(request: &AdminRequest, words: &Words) -> Result<Value, HttpError> {
-    let mut guest = match &request.session {
-        Some(_) => Guest::enter(request)?,
-        None => Guest::alone(request),
+    let mut session = match &request.session {
+        Some(_) => SessionClient::enter(request)?,
+        None => SessionClient::alone(request),
     };
     // Maps are told from lists.
-    guest.client.protocol = Protocol::Resp3;
-    let (reply, _) = execute(request, words, guest).await?;
+    session.client.protocol = Protocol::Resp3;
+    let (reply, _) = execute(request, words, session).await?;
     Ok(reply)
 }
 
 async fn execute(
     request: &AdminRequest,
     words: &Words,
-    mut guest: Guest,
+    mut session: SessionClient,
 ) -> Result<(Value, Told), HttpError> {
     let bytes = words.bytes();
     let daemon = Arc::clone(request.daemon());
@@ -343,22 +343,22 @@ async fn execute(
             ..RequestLimits::default()
         };
         match parser.next(&bytes, &mut 0, &limits) {
-            Ok(Some(request)) => commands::execute(&mut guest.client, request),
+            Ok(Some(request)) => commands::execute(&mut session.client, request),
             _ => return Err(HttpError::wrong("The request is too long.")),
         }
     };
     if let Next::Wait(wait) = step {
-        let finish = guest.wait(wait).await?;
-        let begun = guest.client.now;
-        guest.client.hear();
-        finish(&mut guest.client);
-        guest.client.now = begun;
+        let finish = session.wait(wait).await?;
+        let begun = session.client.now;
+        session.client.hear();
+        finish(&mut session.client);
+        session.client.now = begun;
     }
-    guest.client.end_batch();
-    if let Err(failed) = guest.client.held_back.over().await {
+    session.client.end_batch();
+    if let Err(failed) = session.client.held_back.over().await {
         return Err(HttpError::of_command(&values::unsafe_text(&failed)));
     }
-    let read = ReplyParser::default().next(&guest.client.out, &mut 0, &ReplyLimits::default());
+    let read = ReplyParser::default().next(&session.client.out, &mut 0, &ReplyLimits::default());
     let reply = read.ok().flatten().ok_or_else(|| {
         HttpError::new(
             StatusCode::INTERNAL_SERVER_ERROR,
@@ -367,8 +367,8 @@ async fn execute(
         )
     })?;
     let told = Told {
-        retry_after: guest.client.retry_after,
-        full: guest.client.full.take(),
+        retry_after: session.client.retry_after,
+        full: session.client.full.take(),
     };
     Ok((reply, told))
 }

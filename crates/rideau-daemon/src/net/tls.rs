@@ -81,7 +81,7 @@ fn names(cert: &Path) -> Result<Vec<String>, BadTls> {
 
 /// Certificates that a client trusts, and its own.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Papers {
+pub struct TlsIdentity {
     /// The authorities that may have signed the server's certificate; none for those
     /// that the system trusts.
     pub ca: Option<PathBuf>,
@@ -102,7 +102,7 @@ const TRUSTED: [&str; 4] = [
 /// # Errors
 ///
 /// If a file cannot be read or does not hold what it should.
-pub fn connector(papers: &Papers) -> Result<TlsConnector, BadTls> {
+pub fn connector(papers: &TlsIdentity) -> Result<TlsConnector, BadTls> {
     let mut roots = RootCertStore::empty();
     let ca = match &papers.ca {
         Some(ca) => ca.clone(),

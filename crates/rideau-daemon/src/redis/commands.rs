@@ -45,7 +45,7 @@ use rideau_config::{CONTROL, User, edits, far, is_control};
 use rideau_process::panics;
 use rideau_resp::{Mistake, Protocol, Quoted, Request, Upper};
 
-pub(crate) use route::{IN_SESSION, NO_PARTITION, NOT_MINE, Wishes, down_text};
+pub(crate) use route::{IN_SESSION, NO_PARTITION, NOT_MINE, ValueAsk, down_text};
 pub(crate) use still::{deny, may_still};
 pub(crate) use watch::follow as follow_watch;
 

@@ -18,7 +18,7 @@ use rideau_core::cluster::Incarnation;
 use rideau_resp::{Protocol, Reply, ReplyLimits, ReplyParser, Value};
 
 use crate::redis::client::SentCommand;
-use crate::redis::commands::{NOT_MINE, Wishes};
+use crate::redis::commands::{NOT_MINE, ValueAsk};
 use crate::redis::remote::{self, RemoteCommand};
 use crate::state::cluster::{Cluster, verbs};
 use crate::state::daemon::Daemon;
@@ -246,9 +246,9 @@ impl ValueAsks {
 }
 
 /// The values that a command wants.
-fn wishes(command: &[u8]) -> Wishes {
+fn wishes(command: &[u8]) -> ValueAsk {
     let words = verbs::read(command).unwrap_or_default();
-    Wishes::of(words.iter().map(Vec::as_slice))
+    ValueAsk::of(words.iter().map(Vec::as_slice))
 }
 
 /// An error as a client is told it.

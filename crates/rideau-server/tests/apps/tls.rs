@@ -4,7 +4,7 @@ use std::fs;
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 
-use rideau_testing::certificates::{Papers, papers, papers_for, signer};
+use rideau_testing::certificates::{Identity, papers, papers_for, signer};
 use rideau_testing::command;
 
 use crate::harness::{Harness, folder, until};
@@ -45,7 +45,7 @@ fn free_port() -> u16 {
 }
 
 /// Write a certificate and its key, each as a whole.
-fn write(folder: &Path, name: &str, papers: &Papers) {
+fn write(folder: &Path, name: &str, papers: &Identity) {
     for (kind, text) in [("key", papers.key()), ("pem", papers.certificate())] {
         let path = folder.join(format!("{name}.{kind}"));
         let new = path.with_extension("new");

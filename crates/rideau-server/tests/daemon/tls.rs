@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use rideau_testing::certificates::{Papers, Signer, papers, signer};
+use rideau_testing::certificates::{Identity, Signer, papers, signer};
 use rideau_testing::{Scratch, command};
 
 use crate::server::{Server, free_port, program};
@@ -55,7 +55,7 @@ impl Secured {
 }
 
 /// The files of a certificate: itself and its key.
-fn write(files: &Scratch, name: &str, papers: &Papers) -> [String; 2] {
+fn write(files: &Scratch, name: &str, papers: &Identity) -> [String; 2] {
     let files = [
         (files.join(&format!("{name}.pem")), papers.certificate()),
         (files.join(&format!("{name}.key")), papers.key()),

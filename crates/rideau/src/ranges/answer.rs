@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use super::Failed;
-use super::durable::Safe;
+use super::durable::Durable;
 use super::ownership::RestsOn;
 
 /// What was decided, and may be told when it is safe: `.await` it, or
@@ -25,7 +25,7 @@ pub struct Answer<T> {
 pub struct Committed {
     turn: u64,
     on: RestsOn,
-    safe: Arc<Safe>,
+    safe: Arc<Durable>,
 }
 
 impl<T> Answer<T> {
@@ -67,13 +67,13 @@ impl<T> Answer<T> {
 }
 
 impl Committed {
-    pub(super) fn new(turn: u64, on: RestsOn, safe: &Arc<Safe>) -> Self {
+    pub(super) fn new(turn: u64, on: RestsOn, safe: &Arc<Durable>) -> Self {
         let safe = Arc::clone(safe);
         Self { turn, on, safe }
     }
 
     /// Nothing has to be safe.
-    pub(super) fn at_once(safe: &Arc<Safe>) -> Self {
+    pub(super) fn at_once(safe: &Arc<Durable>) -> Self {
         Self::new(0, RestsOn::NOTHING, safe)
     }
 

@@ -19,7 +19,7 @@ const VAIN_MAX: u32 = 6;
 
 /// Measurements of the disk and of the arriving callers.
 #[derive(Debug, Default)]
-pub(super) struct Gather {
+pub(super) struct Batching {
     /// About how long a write takes.
     took: Duration,
     /// How many waited for an answer when the last batch was safe, or wrote.
@@ -37,7 +37,7 @@ pub(super) struct Wait {
     pub(super) most: Duration,
 }
 
-impl Gather {
+impl Batching {
     /// A batch is safe that this many had waited for, and others wait by now for
     /// the next.
     pub(super) fn written(&mut self, took: Duration, answered: u64, waiting: u64) {
@@ -78,8 +78,8 @@ mod tests {
 
     const MS: Duration = Duration::from_millis(1);
 
-    fn slow(answered: u64, waiting: u64) -> Gather {
-        let mut gather = Gather::default();
+    fn slow(answered: u64, waiting: u64) -> Batching {
+        let mut gather = Batching::default();
         for _ in 0..100 {
             gather.written(4 * MS, answered, waiting);
         }
@@ -132,7 +132,7 @@ mod tests {
 
     #[test]
     fn one_write_that_hangs_is_no_slow_disk() {
-        let mut gather = Gather::default();
+        let mut gather = Batching::default();
         gather.written(MS / 20, 8, 8);
         gather.written(5000 * MS, 8, 8);
         assert_eq!(gather.wait(), None);

@@ -28,9 +28,9 @@ use rideau_core::allocator::Clock as Clocks;
 
 use crate::clock::Clock;
 
-mod dial;
+mod manual;
 
-pub use dial::Dial;
+pub use manual::ManualClocks;
 
 /// Two wall clocks may differ by as much, that before a reboot and that after.
 const SKEW: Duration = Duration::from_secs(1);
@@ -53,7 +53,7 @@ struct System {
 #[derive(Debug)]
 pub(super) enum Source {
     System { clock: Clock, boot: u128 },
-    Dial { dial: Dial, start: u64 },
+    Manual { clocks: ManualClocks, start: u64 },
 }
 
 /// A clock that went on while nothing looked at it.
@@ -73,10 +73,10 @@ impl Source {
         }
     }
 
-    pub(super) fn dial(dial: &Dial) -> Self {
-        Self::Dial {
-            start: dial.nanos(),
-            dial: dial.clone(),
+    pub(super) fn manual(clocks: &ManualClocks) -> Self {
+        Self::Manual {
+            start: clocks.nanos(),
+            clocks: clocks.clone(),
         }
     }
 
@@ -84,7 +84,7 @@ impl Source {
     fn elapsed(&self) -> u64 {
         match self {
             Self::System { clock, .. } => clock.now().as_nanos(),
-            Self::Dial { dial, start } => dial.nanos() - start,
+            Self::Manual { clocks, start } => clocks.nanos() - start,
         }
     }
 
@@ -100,7 +100,7 @@ impl Source {
                 boot: *boot,
                 since_boot: since_boot().unwrap_or_default(),
             },
-            Self::Dial { dial, .. } => dial.read(),
+            Self::Manual { clocks, .. } => clocks.read(),
         }
     }
 }

@@ -21,7 +21,7 @@ use crate::store::StoreError;
 
 /// The last turn whose batches would survive, for all that have to know.
 #[derive(Debug, Default)]
-pub(super) struct Safe {
+pub(super) struct Durable {
     /// It moves under the lock, and is read without.
     turn: AtomicU64,
     inner: Mutex<Inner>,
@@ -63,7 +63,7 @@ struct CommitNotifier {
     line: Line,
 }
 
-impl Safe {
+impl Durable {
     /// Is this turn safe, with all before it? An error if it never will be.
     pub(super) fn reached(&self, turn: u64, on: &RestsOn) -> Option<Result<(), Failed>> {
         if let Some(reached) = self.reached_at_once(turn, on) {
@@ -179,7 +179,7 @@ impl Safe {
 
 /// The notifier of this number has ended, perhaps with its runtime: no waiter is left
 /// behind.
-struct Gone<'a>(&'a Safe, u64);
+struct Gone<'a>(&'a Durable, u64);
 
 impl Drop for Gone<'_> {
     fn drop(&mut self) {
@@ -310,7 +310,7 @@ mod tests {
         }
     }
 
-    fn three_wait(safe: &Safe) -> Arc<Count> {
+    fn three_wait(safe: &Durable) -> Arc<Count> {
         let count = Arc::new(Count::default());
         let waker = Waker::from(Arc::clone(&count));
         for turn in [1, 2, 3] {
@@ -321,7 +321,7 @@ mod tests {
 
     #[test]
     fn a_ferry_is_woken_once_and_wakes_all_tasks_that_are_due() {
-        let safe = Arc::new(Safe::default());
+        let safe = Arc::new(Durable::default());
         let rung = Arc::new(Count::default());
         let waker = Waker::from(Arc::clone(&rung));
         let mut notifier = pin!(Arc::clone(&safe).commit_notifier());
@@ -335,7 +335,7 @@ mod tests {
 
     #[test]
     fn a_ferry_wakes_only_those_of_its_thread() {
-        let safe = Arc::new(Safe::default());
+        let safe = Arc::new(Durable::default());
         let mut notifier = pin!(Arc::clone(&safe).commit_notifier());
         let mut task = Context::from_waker(Waker::noop());
         let _ = notifier.as_mut().poll(&mut task);
@@ -349,7 +349,7 @@ mod tests {
 
     #[test]
     fn one_alone_needs_no_ferry() {
-        let safe = Arc::new(Safe::default());
+        let safe = Arc::new(Durable::default());
         let mut notifier = pin!(Arc::clone(&safe).commit_notifier());
         let _ = notifier
             .as_mut()
@@ -363,7 +363,7 @@ mod tests {
 
     #[test]
     fn a_task_that_waits_for_more_waits_on() {
-        let safe = Arc::new(Safe::default());
+        let safe = Arc::new(Durable::default());
         let mut notifier = pin!(Arc::clone(&safe).commit_notifier());
         let mut task = Context::from_waker(Waker::noop());
         let _ = notifier.as_mut().poll(&mut task);
@@ -377,7 +377,7 @@ mod tests {
 
     #[test]
     fn when_it_fails_all_hear_of_it() {
-        let safe = Arc::new(Safe::default());
+        let safe = Arc::new(Durable::default());
         let mut notifier = pin!(Arc::clone(&safe).commit_notifier());
         let _ = notifier
             .as_mut()
@@ -394,7 +394,7 @@ mod tests {
 
     #[test]
     fn a_ferry_that_is_slow_or_gone_leaves_no_task_behind() {
-        let safe = Arc::new(Safe::default());
+        let safe = Arc::new(Durable::default());
         let mut notifier = Box::pin(Arc::clone(&safe).commit_notifier());
         let _ = notifier
             .as_mut()
@@ -412,7 +412,7 @@ mod tests {
         assert_eq!((count.times(), later.times()), (2, 2));
     }
 
-    fn two_wait_from(safe: &Safe, first: u64) -> Arc<Count> {
+    fn two_wait_from(safe: &Durable, first: u64) -> Arc<Count> {
         let count = Arc::new(Count::default());
         let waker = Waker::from(Arc::clone(&count));
         for turn in [first, first + 1] {

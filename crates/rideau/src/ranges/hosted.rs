@@ -16,9 +16,9 @@ use std::thread;
 use rideau_core::allocator::{Effects, Many, Parts, RangeId, Refused, Which};
 use tokio::sync::broadcast;
 
-use super::clocks::{Continued, Dial, Source};
+use super::clocks::{Continued, ManualClocks, Source};
 use super::failed::OpenError;
-use super::ownership::{Ownership, RestsOn, Stake};
+use super::ownership::{Basis, Ownership, RestsOn};
 use super::partitions::{Hosted, HostedParts, NONE};
 use super::shared::{Handle, Inner, Shared};
 use super::{EVENTS_KEPT, Ranges, RangesOptions};
@@ -62,9 +62,9 @@ impl Ranges {
     pub fn in_cluster_by(
         options: RangesOptions,
         log: Arc<dyn PartitionLog>,
-        dial: &Dial,
+        clocks: &ManualClocks,
     ) -> Result<(Self, RangesHost), OpenError> {
-        Self::in_cluster_from(options, log, Source::dial(dial))
+        Self::in_cluster_from(options, log, Source::manual(clocks))
     }
 
     fn in_cluster_from(
@@ -184,7 +184,7 @@ impl Inner {
         };
         RestsOn::of(rests.iter().map(|rest| {
             let ownership = hosted.ownerships[rest.partition as usize].as_ref();
-            Stake {
+            Basis {
                 ownership: Arc::clone(ownership.expect("what is decided on is here")),
                 turn,
                 is_written: rest.is_logged && turn > 0,

@@ -50,7 +50,7 @@ impl std::fmt::Debug for Ownership {
 
 /// The part of an answer that rests on one partition.
 #[derive(Clone, Debug)]
-pub(super) struct Stake {
+pub(super) struct Basis {
     pub(super) ownership: Arc<Ownership>,
     /// The turn that has to be safe, or none.
     pub(super) turn: u64,
@@ -65,14 +65,14 @@ pub(super) struct RestsOn(Option<Arc<Stakes>>);
 
 #[derive(Debug)]
 enum Stakes {
-    One(Stake),
-    Several(Vec<Stake>),
+    One(Basis),
+    Several(Vec<Basis>),
 }
 
 impl RestsOn {
     pub(super) const NOTHING: Self = Self(None);
 
-    pub(super) fn of(mut stakes: impl ExactSizeIterator<Item = Stake>) -> Self {
+    pub(super) fn of(mut stakes: impl ExactSizeIterator<Item = Basis>) -> Self {
         let stakes = match stakes.len() {
             0 => return Self::NOTHING,
             1 => stakes.next().map(Stakes::One),
@@ -81,7 +81,7 @@ impl RestsOn {
         Self(stakes.map(Arc::new))
     }
 
-    pub(super) fn stakes(&self) -> &[Stake] {
+    pub(super) fn stakes(&self) -> &[Basis] {
         match self.0.as_deref() {
             None => &[],
             Some(Stakes::One(stake)) => std::slice::from_ref(stake),
@@ -91,7 +91,7 @@ impl RestsOn {
 
     /// Why the answer cannot be given, if so.
     pub(super) fn lost(&self) -> Option<Failed> {
-        let lost = |stake: &&Stake| stake.ownership.is_lost(stake.turn);
+        let lost = |stake: &&Basis| stake.ownership.is_lost(stake.turn);
         let lost = self.stakes().iter().find(lost)?;
         let partition = lost.ownership.partition;
         Some(Failed::Unknown { partition })
@@ -112,7 +112,7 @@ impl RestsOn {
         }
         let mut all = self.stakes().to_vec();
         for stake in other.stakes() {
-            let is_same = |known: &&mut Stake| Arc::ptr_eq(&known.ownership, &stake.ownership);
+            let is_same = |known: &&mut Basis| Arc::ptr_eq(&known.ownership, &stake.ownership);
             match all.iter_mut().find(is_same) {
                 Some(known) => {
                     known.turn = known.turn.max(stake.turn);

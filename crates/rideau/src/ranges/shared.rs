@@ -14,7 +14,7 @@ use tokio::sync::broadcast::WeakSender;
 use super::Failed;
 use super::answer::Committed;
 use super::clocks::Continued;
-use super::durable::Safe;
+use super::durable::Durable;
 use super::idle_hook;
 use super::partitions::{Hosted, HostedParts};
 use super::reserving::ReplySlot;
@@ -38,7 +38,7 @@ pub(super) struct Shared {
     pub(super) inner: Mutex<Inner>,
     /// Something was logged, or the end has come.
     pub(super) logged: Arc<Condvar>,
-    pub(super) safe: Arc<Safe>,
+    pub(super) safe: Arc<Durable>,
     pub(super) clock: Continued,
     /// Partitions come and go.
     pub(super) hosted: Option<Hosted>,
@@ -284,14 +284,14 @@ impl Inner {
     }
 
     /// Serve the asks that wait, as far as can be.
-    fn serve(&mut self, now: Instant, safe: &Arc<Safe>) {
+    fn serve(&mut self, now: Instant, safe: &Arc<Durable>) {
         let (machine, effects) = (&mut self.machine, &mut self.effects);
         self.waiters.serve(machine, now, effects, &mut self.told);
         self.tell(now, safe);
     }
 
     /// Tell the asks that were served. What one that is gone got goes to the next.
-    pub(super) fn tell(&mut self, now: Instant, safe: &Arc<Safe>) {
+    pub(super) fn tell(&mut self, now: Instant, safe: &Arc<Durable>) {
         while !self.told.is_empty() {
             let mut returned = Vec::new();
             let turn = self.turn();
@@ -318,7 +318,7 @@ impl Inner {
     }
 
     /// No ask will be served any more.
-    pub(super) fn let_waiters_go(&mut self, now: Instant, safe: &Arc<Safe>) {
+    pub(super) fn let_waiters_go(&mut self, now: Instant, safe: &Arc<Durable>) {
         for cell in self.waiters.close(&mut self.machine, now) {
             let failed = self.why_not().unwrap_or(Failed::Closed);
             let told = cell.tell(Err(failed), Committed::at_once(safe));

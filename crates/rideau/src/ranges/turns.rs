@@ -8,8 +8,8 @@ use rideau_core::Instant;
 use rideau_core::allocator::Event;
 use tokio::sync::broadcast::Sender;
 
-use super::batching::Gather;
-use super::durable::Safe;
+use super::batching::Batching;
+use super::durable::Durable;
 use super::shared::{Inner, Shared, Sleep};
 
 /// How late the end of a hold may be noticed by callers that only watch.
@@ -30,7 +30,7 @@ pub(super) struct Turn {
 pub(super) struct Turns {
     pub(super) shared: Arc<Shared>,
     pub(super) events: Sender<Event>,
-    gather: Gather,
+    gather: Batching,
 }
 
 impl Turns {
@@ -38,7 +38,7 @@ impl Turns {
         Self {
             shared,
             events,
-            gather: Gather::default(),
+            gather: Batching::default(),
         }
     }
 
@@ -102,7 +102,7 @@ impl Turns {
 
 impl Inner {
     /// Do a part of what is due. Says whether more is.
-    pub(super) fn advance(&mut self, now: Instant, safe: &Arc<Safe>) -> bool {
+    pub(super) fn advance(&mut self, now: Instant, safe: &Arc<Durable>) -> bool {
         let due = |inner: &Self| inner.waiters.deadline(&inner.machine);
         let is_due = |inner: &Self| due(inner).is_some_and(|due| due <= now);
         if !is_due(self) {

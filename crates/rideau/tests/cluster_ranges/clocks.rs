@@ -38,18 +38,18 @@ fn nothing_is_added_for_the_time_between_two_owners() {
     let kept_logs = KeptLogs::new();
     let [a, b] = two(&kept_logs);
     kept_logs.take(1, &a);
-    a.dial.advance(100 * SECOND);
+    a.clocks.advance(100 * SECOND);
     let held = reserve_for(&a, 60 * SECOND);
     // Nothing was written after the hold began, for as long as nothing looked.
     kept_logs.lose(1);
-    b.dial.advance(9 * SECOND);
+    b.clocks.advance(9 * SECOND);
     kept_logs.load(1, &b);
-    b.dial.advance(5 * SECOND);
+    b.clocks.advance(5 * SECOND);
     kept_logs.begin(1, &b);
     assert!(close_to(left(&b, held.value), 60 * SECOND));
-    b.dial.advance(59 * SECOND);
+    b.clocks.advance(59 * SECOND);
     assert_eq!(holder(&b, held.value), Some(held.fence));
-    b.dial.advance(2 * SECOND);
+    b.clocks.advance(2 * SECOND);
     assert_eq!(holder(&b, held.value), None);
 }
 
@@ -59,10 +59,10 @@ fn a_hand_over_goes_on_where_the_clock_was() {
     let [a, b] = two(&kept_logs);
     kept_logs.take(1, &a);
     let held = reserve_for(&a, 60 * SECOND);
-    a.dial.advance(20 * SECOND);
+    a.clocks.advance(20 * SECOND);
     kept_logs.hand_over(1, &a, &b);
     assert!(close_to(left(&b, held.value), 40 * SECOND));
-    b.dial.advance(15 * SECOND);
+    b.clocks.advance(15 * SECOND);
     kept_logs.hand_over(1, &b, &a);
     assert!(close_to(left(&a, held.value), 25 * SECOND));
 }
@@ -75,7 +75,7 @@ fn a_hand_over_to_itself_goes_on_as_before() {
     let held = reserve_for(&a, 60 * SECOND);
     let epoch = kept_logs.close_soon(1, &a);
     kept_logs.until(|state| state.is_closed(1, epoch));
-    a.dial.advance(20 * SECOND);
+    a.clocks.advance(20 * SECOND);
     kept_logs.raise_closed(1, &a);
     assert!(close_to(left(&a, held.value), 40 * SECOND));
 }
@@ -101,7 +101,7 @@ fn an_idle_node_writes_the_clock_where_something_ends() {
     eventually(|| kept_logs.state().clock(2).is_some());
     let before = [1, 2].map(|partition| kept_logs.state().sections(partition));
     let clock = kept_logs.state().clock(1).unwrap();
-    a.dial.advance(6 * SECOND);
+    a.clocks.advance(6 * SECOND);
     let moved = |nanos: u64| nanos >= clock + 6_000_000_000;
     eventually(|| kept_logs.state().clock(1).is_some_and(moved));
     assert!(kept_logs.state().sections(1) > before[0]);
@@ -121,9 +121,9 @@ fn all_that_is_told_of_times_is_by_the_clock_of_the_node() {
     let kept_logs = KeptLogs::new();
     let [a, b] = two(&kept_logs);
     kept_logs.take(1, &a);
-    a.dial.advance(50_000 * SECOND);
+    a.clocks.advance(50_000 * SECOND);
     let held = reserve_for(&a, 60 * SECOND);
-    a.dial.advance(10 * SECOND);
+    a.clocks.advance(10 * SECOND);
     kept_logs.hand_over(1, &a, &b);
     let seen = b.ranges.lookup(Which::Value(held.value)).wait().unwrap();
     let age = b.ranges.now().since(seen[0].created);
@@ -134,7 +134,7 @@ fn all_that_is_told_of_times_is_by_the_clock_of_the_node() {
     assert_eq!(b.ranges.ending_within(51 * SECOND).len(), 1);
     assert_eq!(b.ranges.ending_within(49 * SECOND).len(), 0);
     let mut events = b.ranges.watch();
-    b.dial.advance(55 * SECOND);
+    b.clocks.advance(55 * SECOND);
     let fence = eventually_told(&mut events, &b);
     assert_eq!(fence, held.fence);
 }

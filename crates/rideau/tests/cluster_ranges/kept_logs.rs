@@ -13,7 +13,7 @@ use rideau::allocator::{
 };
 use rideau::cluster::Partitions;
 use rideau::store::{OwnedSection, PartitionHost, PartitionLog, PartitionsLost, Piece};
-use rideau::{Answer, Dial, Failed, Ranges, RangesHost, RangesOptions};
+use rideau::{Answer, Failed, ManualClocks, Ranges, RangesHost, RangesOptions};
 
 pub(crate) const COUNT: u32 = 4;
 pub(crate) const HOUR: Duration = Duration::from_secs(3_600);
@@ -81,7 +81,7 @@ pub(crate) struct Node {
     pub(crate) life: Life,
     pub(crate) ranges: Ranges,
     pub(crate) host: RangesHost,
-    pub(crate) dial: Dial,
+    pub(crate) clocks: ManualClocks,
 }
 
 struct NodeLog {
@@ -121,24 +121,24 @@ impl KeptLogs {
 
     /// A node starts, without partitions.
     pub(crate) fn start(&self, options: RangesOptions) -> Node {
-        let dial = Dial::new();
+        let clocks = ManualClocks::new();
         let mut state = self.state();
         let life = state.logs.len() as Life;
         state.logs.insert(life, Vec::new());
         // No two nodes have the same clock.
-        dial.advance(Duration::from_secs(u64::from(life) * 777));
+        clocks.advance(Duration::from_secs(u64::from(life) * 777));
         drop(state);
         let log = Arc::new(NodeLog {
             kept_logs: self.clone(),
             life,
         });
-        let (ranges, host) = Ranges::in_cluster_by(options, log, &dial).unwrap();
+        let (ranges, host) = Ranges::in_cluster_by(options, log, &clocks).unwrap();
         Node {
             kept_logs: self.clone(),
             life,
             ranges,
             host,
-            dial,
+            clocks,
         }
     }
 

@@ -122,7 +122,7 @@ impl World {
     fn advance(&mut self, span: Duration) {
         self.kept_logs.state().time += span;
         for node in &self.nodes {
-            node.dial.advance(span);
+            node.clocks.advance(span);
         }
     }
 

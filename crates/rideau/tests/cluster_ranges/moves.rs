@@ -12,7 +12,7 @@ use crate::kept_logs::{
 fn two(kept_logs: &KeptLogs) -> [Node; 2] {
     let nodes = [(); 2].map(|()| kept_logs.start(options()));
     kept_logs.take(1, &nodes[0]);
-    nodes[0].dial.advance(2 * QUARANTINE);
+    nodes[0].clocks.advance(2 * QUARANTINE);
     nodes
 }
 

@@ -69,7 +69,7 @@ impl Pair {
             16 => self.release_many(),
             17 | 18 => {
                 let span = Duration::from_secs(self.chance.below(60));
-                self.rigs.iter().for_each(|rig| rig.dial.advance(span));
+                self.rigs.iter().for_each(|rig| rig.clocks.advance(span));
             }
             _ => self.restart(),
         }

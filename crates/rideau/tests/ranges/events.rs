@@ -96,7 +96,7 @@ async fn an_end_is_noticed_without_traffic() {
         let ranges = rig.open();
         let one = reserve(&ranges, range).await.unwrap()[0];
         let mut events = ranges.watch();
-        rig.dial.advance(HOUR + Duration::from_secs(1));
+        rig.clocks.advance(HOUR + Duration::from_secs(1));
         let event: Event = timeout(LONG, events.recv()).await.unwrap().unwrap();
         assert_eq!((event.what, event.value), (What::Expired, one.value));
         let stats = ranges.stats(one.range).unwrap();
@@ -111,7 +111,7 @@ async fn a_watcher_that_is_to_decide_hears_of_an_end_and_can() {
     let ranges = rig.open();
     let one = reserve(&ranges, "sync").await.unwrap()[0];
     let mut events = ranges.watch();
-    rig.dial.advance(HOUR + Duration::from_secs(1));
+    rig.clocks.advance(HOUR + Duration::from_secs(1));
     let event = timeout(LONG, events.recv()).await.unwrap().unwrap();
     assert_eq!((event.what, event.value), (What::Expired, one.value));
     assert_eq!(ranges.stats(one.range).unwrap().detached, 1);

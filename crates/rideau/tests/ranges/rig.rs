@@ -11,14 +11,14 @@ use rideau::allocator::{
     Ask, Class, Field, Fields, Place, Prefer, RangeOptions, Reservation, Seen, Span, Which,
 };
 use rideau::store::Platter;
-use rideau::{Answer, Dial, Failed, Ranges, RangesOptions};
+use rideau::{Answer, Failed, ManualClocks, Ranges, RangesOptions};
 
 pub(crate) const HOUR: Duration = Duration::from_secs(3_600);
 
 /// A disk, clocks, and the ranges that are opened on them.
 pub(crate) struct Rig {
     pub(crate) platter: Platter,
-    pub(crate) dial: Dial,
+    pub(crate) clocks: ManualClocks,
     pub(crate) options: RangesOptions,
 }
 
@@ -40,7 +40,7 @@ impl Rig {
         });
         Self {
             platter: Platter::new(),
-            dial: Dial::new(),
+            clocks: ManualClocks::new(),
             options: RangesOptions {
                 ranges: ranges.into(),
                 partitions: crate::partitions(),
@@ -51,7 +51,7 @@ impl Rig {
 
     pub(crate) fn open(&self) -> Ranges {
         let store = Box::new(self.platter.open());
-        Ranges::open_by(store, self.options.clone(), &self.dial).unwrap()
+        Ranges::open_by(store, self.options.clone(), &self.clocks).unwrap()
     }
 }
 

@@ -94,7 +94,7 @@ fn the_log_stays_short_and_nothing_is_lost() {
 fn the_clock_goes_on_over_a_snapshot_with_nothing_after_it() {
     let rig = small();
     let ranges = rig.open();
-    rig.dial.advance(HOUR * 50);
+    rig.clocks.advance(HOUR * 50);
     reserve_until_only_a_snapshot_is_left(&rig, &ranges);
     let before = ranges.now();
     // A crash, so that no orderly end writes the clocks down.
@@ -102,7 +102,7 @@ fn the_clock_goes_on_over_a_snapshot_with_nothing_after_it() {
     assert_eq!(next.loaded().batches, 0);
     let behind = before.as_nanos() - next.now().as_nanos();
     assert!(Duration::from_nanos(behind) < Duration::from_millis(200));
-    rig.dial.advance(HOUR * 2);
+    rig.clocks.advance(HOUR * 2);
     assert_eq!(next.stands(0), Standing::Free, "it has ended");
 }
 

@@ -33,7 +33,7 @@ fn traffic(rig: &Rig) -> Vec<Seen> {
             ..Ask::new(&prefer)
         };
         given.push(ranges.reserve(&ask).wait().unwrap()[0]);
-        rig.dial.advance(HOUR / 10_000);
+        rig.clocks.advance(HOUR / 10_000);
     }
     for (at, one) in given.iter().enumerate() {
         let (which, fence) = (Which::Value(one.value), Some(one.fence));
@@ -137,7 +137,7 @@ fn what_only_memory_held_is_quarantined_after_a_restart() {
     assert_eq!(ranges.stands(100_007), Standing::Quarantined);
     assert!(reserve(&ranges, "memory").wait().is_err());
     check_counts(&ranges);
-    rig.dial.advance(HOUR + HOUR / 100);
+    rig.clocks.advance(HOUR + HOUR / 100);
     assert!(is_next(reserved(&ranges, "memory").value, 99_999));
     check_counts(&ranges);
 }
@@ -153,10 +153,10 @@ fn a_durable_range_is_quarantined_only_at_its_first_start() {
     assert!(reserve(&ranges, "sync").wait().is_err());
     drop(ranges);
     // Half an hour of it is left after this.
-    rig.dial.advance(HOUR / 2);
+    rig.clocks.advance(HOUR / 2);
     let ranges = rig.open();
     assert!(reserve(&ranges, "sync").wait().is_err());
-    rig.dial.advance(HOUR / 2 + HOUR / 100);
+    rig.clocks.advance(HOUR / 2 + HOUR / 100);
     let given = reserved(&ranges, "sync");
     drop(ranges);
     let ranges = rig.open();
@@ -173,7 +173,7 @@ fn an_orderly_end_keeps_claimed_values_out_of_quarantine() {
         if is_orderly {
             ranges.close();
         }
-        rig.dial.advance(HOUR / 10);
+        rig.clocks.advance(HOUR / 10);
         let next = rig.open();
         let stats = next.stats(next.range("claimed").unwrap()).unwrap();
         assert_eq!(stats.quarantined.is_zero(), is_orderly);

@@ -31,12 +31,12 @@ fn setting_the_wall_clock_changes_nothing_while_running() {
         let rig = Rig::new();
         let ranges = rig.open();
         hold(&ranges);
-        rig.dial.set_wall_by(seconds);
+        rig.clocks.set_wall_by(seconds);
         assert!(is_held(&ranges));
-        rig.dial.advance(HOUR * 10 - SECOND);
+        rig.clocks.advance(HOUR * 10 - SECOND);
         reserved(&ranges, "sync");
         assert!(is_held(&ranges));
-        rig.dial.advance(SECOND + Duration::from_millis(2));
+        rig.clocks.advance(SECOND + Duration::from_millis(2));
         assert!(!is_held(&ranges));
     }
 }
@@ -49,22 +49,23 @@ fn check(early: Duration, late: Duration, running: impl Fn(&Rig), between: impl 
         let rig = Rig::new();
         let first = rig.open();
         hold(&first);
-        rig.dial.advance(HOUR);
+        rig.clocks.advance(HOUR);
         running(&rig);
-        rig.dial.advance(SECOND);
+        rig.clocks.advance(SECOND);
         reserved(&first, "sync");
-        rig.dial.advance(HOUR - SECOND);
+        rig.clocks.advance(HOUR - SECOND);
         if is_orderly {
             first.close();
         }
         between(&rig);
-        rig.dial.advance(HOUR);
+        rig.clocks.advance(HOUR);
         // If it was not closed, this is what a crash leaves.
         let next = rig.open();
         let left = HOUR * 7;
-        rig.dial.advance(left.saturating_sub(early + SECOND / 100));
+        rig.clocks
+            .advance(left.saturating_sub(early + SECOND / 100));
         assert!(is_held(&next), "no more than {early:?} early");
-        rig.dial.advance(early.min(left) + SECOND / 100 + late);
+        rig.clocks.advance(early.min(left) + SECOND / 100 + late);
         assert!(!is_held(&next), "no more than {late:?} late");
         drop(first);
     }
@@ -79,8 +80,8 @@ fn setting_the_wall_clock_changes_nothing_over_a_restart() {
             check(
                 Duration::ZERO,
                 LATE,
-                |rig| rig.dial.set_wall_by(while_running),
-                |rig| rig.dial.set_wall_by(while_down),
+                |rig| rig.clocks.set_wall_by(while_running),
+                |rig| rig.clocks.set_wall_by(while_down),
             );
         }
     }
@@ -89,7 +90,7 @@ fn setting_the_wall_clock_changes_nothing_over_a_restart() {
 #[test]
 fn a_reboot_with_a_right_clock_makes_ends_a_second_late() {
     let late = SECOND + LATE;
-    check(Duration::ZERO, late, |_| (), |rig| rig.dial.reboot());
+    check(Duration::ZERO, late, |_| (), |rig| rig.clocks.reboot());
 }
 
 #[test]
@@ -99,10 +100,10 @@ fn setting_the_wall_clock_and_back_before_a_reboot_ends_nothing_early() {
             Duration::ZERO,
             // The furthest that it showed is what counts.
             HOUR + SECOND + LATE,
-            |rig| rig.dial.set_wall_by(seconds),
+            |rig| rig.clocks.set_wall_by(seconds),
             |rig| {
-                rig.dial.set_wall_by(-seconds);
-                rig.dial.reboot();
+                rig.clocks.set_wall_by(-seconds);
+                rig.clocks.reboot();
             },
         );
     }
@@ -115,8 +116,8 @@ fn a_wall_clock_that_is_fast_after_a_reboot_ends_things_early_by_that() {
         LATE,
         |_| (),
         |rig| {
-            rig.dial.set_wall_by(3_600);
-            rig.dial.reboot();
+            rig.clocks.set_wall_by(3_600);
+            rig.clocks.reboot();
         },
     );
 }
@@ -131,8 +132,8 @@ fn a_wall_clock_that_is_slow_after_a_reboot_makes_ends_late_by_the_time_down() {
             late,
             |_| (),
             |rig| {
-                rig.dial.set_wall_by(seconds);
-                rig.dial.reboot();
+                rig.clocks.set_wall_by(seconds);
+                rig.clocks.reboot();
             },
         );
     }
@@ -141,18 +142,23 @@ fn a_wall_clock_that_is_slow_after_a_reboot_makes_ends_late_by_the_time_down() {
 #[test]
 fn where_boots_cannot_be_told_apart_every_restart_is_one() {
     let late = SECOND + LATE;
-    check(Duration::ZERO, late, |rig| rig.dial.forget_boots(), |_| ());
+    check(
+        Duration::ZERO,
+        late,
+        |rig| rig.clocks.forget_boots(),
+        |_| (),
+    );
     check(
         HOUR,
         LATE,
-        |rig| rig.dial.forget_boots(),
-        |rig| rig.dial.set_wall_by(3_600),
+        |rig| rig.clocks.forget_boots(),
+        |rig| rig.clocks.set_wall_by(3_600),
     );
     check(
         Duration::ZERO,
         HOUR * 2 + LATE,
-        |rig| rig.dial.forget_boots(),
-        |rig| rig.dial.set_wall_by(-3_600),
+        |rig| rig.clocks.forget_boots(),
+        |rig| rig.clocks.set_wall_by(-3_600),
     );
 }
 
@@ -162,12 +168,12 @@ fn many_restarts_add_little() {
     let mut ranges = rig.open();
     hold(&ranges);
     for _ in 0..100 {
-        rig.dial.advance(HOUR / 20);
+        rig.clocks.advance(HOUR / 20);
         ranges = rig.open();
         reserved(&ranges, "sync");
     }
-    rig.dial.advance(HOUR * 5 - SECOND);
+    rig.clocks.advance(HOUR * 5 - SECOND);
     assert!(is_held(&ranges));
-    rig.dial.advance(SECOND + 100 * LATE);
+    rig.clocks.advance(SECOND + 100 * LATE);
     assert!(!is_held(&ranges));
 }

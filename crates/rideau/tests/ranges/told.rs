@@ -233,7 +233,7 @@ async fn a_dropped_guard_gives_its_value_back() {
     let ask = Ask::new(&prefer);
     let mut leased = ranges.lease(&ask).await.unwrap();
     let before = leased.reservation().until;
-    rig.dial.advance(HOUR / 2);
+    rig.clocks.advance(HOUR / 2);
     leased.renew(HOUR).await.unwrap();
     assert!(leased.reservation().until > before);
     let value = leased.reservation().value;
@@ -251,7 +251,7 @@ async fn a_guard_that_lost_its_value_takes_it_from_no_holder() {
     let ranges = rig.open();
     let prefer = anywhere(&ranges, "sync");
     let mut leased = ranges.lease(&Ask::new(&prefer)).await.unwrap();
-    rig.dial.advance(HOUR * 2);
+    rig.clocks.advance(HOUR * 2);
     let mut next = reserve(&ranges, "sync").await.unwrap()[0];
     // Partitions take turns.
     for _ in 1..crate::partitions().count() {
@@ -304,7 +304,7 @@ fn a_range_that_begins_in_quarantine_does_so_when_that_is_safe() {
     until.wait().unwrap();
     drop(ranges);
     // It counts from when it was said.
-    rig.dial.advance(quarantined.quarantine / 2);
+    rig.clocks.advance(quarantined.quarantine / 2);
     let mut rig = rig;
     let free = RangeOptions {
         start: Start::Free,
@@ -314,6 +314,6 @@ fn a_range_that_begins_in_quarantine_does_so_when_that_is_safe() {
     let ranges = rig.open();
     assert_eq!(ranges.stands(600_003), Standing::Quarantined);
     // Over a restart the clock may lose a little, and never gains.
-    rig.dial.advance(quarantined.quarantine * 2 / 3);
+    rig.clocks.advance(quarantined.quarantine * 2 / 3);
     assert_eq!(ranges.stands(600_003), Standing::Free);
 }

@@ -119,13 +119,13 @@ fn a_wait_is_over_in_time_and_what_time_frees_is_given_without_a_call() {
     let (rig, ranges, _) = full("memory");
     let mut short = wait(&ranges, Duration::from_secs(5));
     let mut long = wait(&ranges, 2 * HOUR);
-    rig.dial.advance(Duration::from_secs(5));
+    rig.clocks.advance(Duration::from_secs(5));
     assert!(matches!(
         soon(&mut short),
         Err(Failed::Refused(Refused::Exhausted { .. }))
     ));
     assert!(poll(&mut long).is_pending());
-    rig.dial.advance(HOUR);
+    rig.clocks.advance(HOUR);
     assert!(soon(&mut long).is_ok());
 }
 

@@ -22,7 +22,7 @@ use crate::state::grant::{Grant, HeldValue};
 use crate::state::ticket::TicketKind;
 use crate::state::values::{ValueTicket, owner_of};
 use rideau_resp::{Quoted, Reply, Request};
-use words::{Beside, Words};
+use words::{ValueContents, Words};
 
 pub(super) use count::count as count_values;
 pub(super) use hold::{cancel, is_value, lookup, refresh, release, update, write};
@@ -285,7 +285,7 @@ pub(super) fn claim(client: &mut Client, request: Request<'_>) -> Result<Next, C
     let mut arguments = request.arguments();
     let word = arguments.text("CLAIM", "a value")?;
     let (value, kind) = words::value(client, word)?;
-    let beside = Beside::parse(client, "CLAIM", &mut arguments)?;
+    let beside = ValueContents::parse(client, "CLAIM", &mut arguments)?;
     let change = Change {
         ttl: beside.ttl,
         keys: &beside.keys,

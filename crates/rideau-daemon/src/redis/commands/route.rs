@@ -23,7 +23,7 @@ use crate::state::cluster::{Cluster, NoRoute, verbs};
 use super::{About, Subject, execute, find};
 
 pub(crate) use names::{IN_SESSION, NO_PARTITION};
-pub(crate) use values::Wishes;
+pub(crate) use values::ValueAsk;
 
 /// How another node says that it does not own a partition in that epoch.
 pub(crate) const NOT_MINE: &[u8] = b"-NOTMINE";
@@ -175,7 +175,7 @@ fn place(
 
 /// How long a command waits by itself.
 fn wait(client: &Client, request: Request<'_>) -> Duration {
-    let wait = Wishes::of(request.words()).wait.unwrap_or_default();
+    let wait = ValueAsk::of(request.words()).wait.unwrap_or_default();
     wait.min(client.config.server.wait_max)
 }
 

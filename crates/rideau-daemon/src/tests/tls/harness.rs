@@ -12,7 +12,7 @@ use crate::serve::Listener;
 use crate::tls;
 use rideau_apps::IoThreads;
 use rideau_config::{Config, Tls};
-use rideau_testing::certificates::{Papers, Signer, papers, signer};
+use rideau_testing::certificates::{Identity, Signer, papers, signer};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
@@ -44,7 +44,7 @@ impl Folder {
     }
 
     /// The files of a certificate: itself and its key.
-    pub(crate) fn papers(&self, name: &str, papers: &Papers) -> [PathBuf; 2] {
+    pub(crate) fn papers(&self, name: &str, papers: &Identity) -> [PathBuf; 2] {
         [
             self.write(&format!("{name}.pem"), &papers.certificate()),
             self.write(&format!("{name}.key"), &papers.key()),
@@ -121,7 +121,7 @@ impl Server {
     pub(crate) async fn client(
         &self,
         trusted: &Signer,
-        papers: Option<&Papers>,
+        papers: Option<&Identity>,
     ) -> std::io::Result<TlsStream<TcpStream>> {
         connect(self.plain().await, trusted, papers).await
     }
@@ -130,7 +130,7 @@ impl Server {
 pub(crate) async fn connect(
     stream: TcpStream,
     trusted: &Signer,
-    papers: Option<&Papers>,
+    papers: Option<&Identity>,
 ) -> std::io::Result<TlsStream<TcpStream>> {
     let mut roots = RootCertStore::empty();
     roots.add(trusted.der().clone()).unwrap();

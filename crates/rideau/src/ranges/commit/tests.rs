@@ -7,7 +7,7 @@ use rideau_core::allocator::{
 use rideau_core::cluster::Partitions;
 
 use super::*;
-use crate::ranges::clocks::{Continued, Dial, Source};
+use crate::ranges::clocks::{Continued, ManualClocks, Source};
 use crate::store::Platter;
 
 const HELD: u64 = 1_000_000;
@@ -17,10 +17,10 @@ const ASK_MAX: usize = 64 * 256 + 16;
 
 /// A machine with a range that is full, one with a single value that is
 /// held for long, and one that is free; and what writes it, without a thread.
-fn full(dial: &Dial) -> Committer {
+fn full(clocks: &ManualClocks) -> Committer {
     let mut machine = Allocator::new(&Options::default());
     let mut effects = Effects::new();
-    let clock = Continued::start(None, Source::dial(dial));
+    let clock = Continued::start(None, Source::manual(clocks));
     for (name, span) in [
         ("full", "1-1000000"),
         ("one", "0"),
@@ -89,10 +89,10 @@ fn ended(events: &[Event]) -> usize {
 
 #[test]
 fn a_million_that_end_at_once_hold_no_call_up() {
-    let dial = Dial::new();
-    let mut committer = full(&dial);
+    let clocks = ManualClocks::new();
+    let mut committer = full(&clocks);
     let _watcher = committer.turns.events.subscribe();
-    dial.advance(Duration::from_secs(11));
+    clocks.advance(Duration::from_secs(11));
     let mut all_ended = 0;
     let mut turns = 0;
     let mut by_asks = 0;
@@ -128,10 +128,10 @@ fn still_held(inner: &Inner) -> usize {
 
 #[test]
 fn what_is_due_takes_turns_when_there_is_no_watcher() {
-    let dial = Dial::new();
-    let mut committer = full(&dial);
+    let clocks = ManualClocks::new();
+    let mut committer = full(&clocks);
     committer.turns.shared.inner.lock().effects.events = None;
-    dial.advance(Duration::from_secs(11));
+    clocks.advance(Duration::from_secs(11));
     let mut before = HELD as usize;
     // After the last step it would wait for more to do.
     while before > STEP_MAX {
@@ -145,13 +145,13 @@ fn what_is_due_takes_turns_when_there_is_no_watcher() {
 
 #[test]
 fn events_are_collected_for_as_long_as_there_is_a_watcher() {
-    let dial = Dial::new();
-    let mut committer = full(&dial);
+    let clocks = ManualClocks::new();
+    let mut committer = full(&clocks);
     let is_collecting = |committer: &Committer| {
         let inner = committer.turns.shared.inner.lock();
         inner.effects.events.is_some()
     };
-    dial.advance(Duration::from_secs(11));
+    clocks.advance(Duration::from_secs(11));
     let watcher = committer.turns.events.subscribe();
     committer.next_turn();
     assert!(is_collecting(&committer));

@@ -5,7 +5,7 @@ use rideau::{Failed, Instant};
 use rideau_resp::{Arguments, Mistake, Reply, Request, Upper};
 
 use super::target::{Target, is_seen};
-use super::words::{Beside, ttl};
+use super::words::{ValueContents, ttl};
 use super::{no, write_fields};
 use crate::redis::client::{Client, CommandError, Next};
 use crate::redis::commands::{allowed, page};
@@ -35,7 +35,7 @@ fn alter(
 ) -> Result<Next, CommandError> {
     let mut arguments = request.arguments();
     let mut target = Target::parse(client, command, &mut arguments)?;
-    let beside = Beside::parse(client, command, &mut arguments)?;
+    let beside = ValueContents::parse(client, command, &mut arguments)?;
     target.check(client)?;
     if beside.claim {
         // It has a value then that no holder had.

@@ -29,12 +29,12 @@ pub(super) struct Words<'a> {
     partial: bool,
     id: Option<Vec<u8>>,
     pub(super) wait: Option<Duration>,
-    beside: Beside<'a>,
+    beside: ValueContents<'a>,
 }
 
 /// The data and keys of a value, and its time.
 #[derive(Default)]
-pub(super) struct Beside<'a> {
+pub(super) struct ValueContents<'a> {
     pub(super) ttl: Option<Duration>,
     pub(super) fence: Option<u64>,
     pub(super) keys: Vec<Key<'a>>,
@@ -55,7 +55,7 @@ impl<'a> Words<'a> {
             partial: false,
             id: None,
             wait: None,
-            beside: Beside::default(),
+            beside: ValueContents::default(),
         };
         let mut tier = 0;
         let mut hint = None;
@@ -159,7 +159,7 @@ impl<'a> Words<'a> {
     }
 }
 
-impl<'a> Beside<'a> {
+impl<'a> ValueContents<'a> {
     /// All that is left of a command.
     pub(super) fn parse(
         client: &Client,

@@ -15,7 +15,7 @@ use crate::state::daemon::Daemon;
 
 /// The values that a command wants, as far as routing needs it.
 #[derive(Debug, Default)]
-pub(crate) struct Wishes {
+pub(crate) struct ValueAsk {
     /// Where values are wanted, those that are preferred first.
     pub places: Vec<Vec<u8>>,
     /// Keys that the record shall have for itself.
@@ -33,7 +33,7 @@ pub(crate) struct Wishes {
     is_async: bool,
 }
 
-impl Wishes {
+impl ValueAsk {
     /// Parses the words of a command, with its name.
     pub(crate) fn of<'a>(words: impl IntoIterator<Item = &'a [u8]>) -> Self {
         let mut wishes = Self {
@@ -106,8 +106,8 @@ pub(super) fn of_value(
     }
     let has_keys = ["CLAIM", "UPDATE", "WRITE"].contains(&about.name);
     let wishes = match has_keys {
-        true => Wishes::of(request.words().skip(usize::from(is_by_key))),
-        false => Wishes::default(),
+        true => ValueAsk::of(request.words().skip(usize::from(is_by_key))),
+        false => ValueAsk::default(),
     };
     let key = own_key(client, about.name, &wishes)?;
     if key.is_some() && is_by_key {
@@ -140,7 +140,7 @@ pub(super) fn of_reserve(
     if client.is_of_node() || cluster.is_alone() {
         return Ok(Place::Here);
     }
-    let wishes = Wishes::of(request.words());
+    let wishes = ValueAsk::of(request.words());
     let tiers = wishes.tiers(&client.daemon);
     let key = own_key(client, "RESERVE", &wishes)?;
     // What goes with a connection is had from the node that has the connection.
@@ -191,7 +191,11 @@ pub(super) fn of_reserve(
 }
 
 /// The one key that a record shall have for itself, as records have it.
-fn own_key(client: &Client, name: &str, wishes: &Wishes) -> Result<Option<Vec<u8>>, CommandError> {
+fn own_key(
+    client: &Client,
+    name: &str,
+    wishes: &ValueAsk,
+) -> Result<Option<Vec<u8>>, CommandError> {
     match (&wishes.unique[..], &wishes.id) {
         ([], None) => Ok(None),
         ([key], None) => Ok(Some(key.clone())),
@@ -231,11 +235,11 @@ mod tests {
     #[test]
     fn contents_are_not_taken_for_options() {
         let text = "RESERVE a PREFER b DATA UNIQUE SET ID COUNT UNIQUE k KEY WAIT NOTE ID COUNT 3";
-        let wishes = Wishes::of(text.split(' ').map(str::as_bytes));
+        let wishes = ValueAsk::of(text.split(' ').map(str::as_bytes));
         assert_eq!(wishes.places, [b"a", b"b"]);
         assert_eq!(wishes.unique, [b"k"]);
         assert_eq!((wishes.count, wishes.id, wishes.wait), (3, None, None));
-        let wishes = Wishes::of(
+        let wishes = ValueAsk::of(
             "RESERVE a count 2 partial wait 50"
                 .split(' ')
                 .map(str::as_bytes),

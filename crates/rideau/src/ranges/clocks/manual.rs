@@ -10,7 +10,7 @@ use super::System;
 /// The clocks of a system: time passes, the wall clock is set, and the system
 /// is booted again, all when a test says so. Clones are the same clocks.
 #[derive(Clone, Debug)]
-pub struct Dial(Arc<Mutex<Shown>>);
+pub struct ManualClocks(Arc<Mutex<Shown>>);
 
 #[derive(Debug)]
 struct Shown {
@@ -21,7 +21,7 @@ struct Shown {
     wall: i64,
 }
 
-impl Dial {
+impl ManualClocks {
     /// A system that has just been booted, at some time of some day.
     pub fn new() -> Self {
         Self(Arc::new(Mutex::new(Shown {
@@ -70,7 +70,7 @@ impl Dial {
     }
 }
 
-impl Default for Dial {
+impl Default for ManualClocks {
     fn default() -> Self {
         Self::new()
     }

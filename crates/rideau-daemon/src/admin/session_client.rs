@@ -23,12 +23,12 @@ use crate::state::ticket::Ticket;
 const RENEW: Duration = Duration::from_millis(200);
 
 /// A client that has joined a session for one request, and leaves it when dropped.
-pub(super) struct Guest {
+pub(super) struct SessionClient {
     pub(super) client: Client,
     session: Option<Ticket>,
 }
 
-impl Guest {
+impl SessionClient {
     pub(super) fn enter(request: &AdminRequest) -> Result<Self, HttpError> {
         let Some(id) = &request.session else {
             return Err(HttpError::wrong(
@@ -120,7 +120,7 @@ impl Guest {
     }
 }
 
-impl Drop for Guest {
+impl Drop for SessionClient {
     fn drop(&mut self) {
         let daemon = &self.client.daemon;
         match self.session {

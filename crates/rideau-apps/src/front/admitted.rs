@@ -14,14 +14,14 @@ use super::http1_client::Patience;
 use super::{Front, Phase};
 
 /// A connection that was let in.
-pub(super) struct Guest {
+pub(super) struct Admitted {
     pub(super) front: Arc<Front>,
     pub(super) peer: SocketAddr,
     pub(super) phase: watch::Receiver<Phase>,
     pub(super) _permit: OwnedSemaphorePermit,
 }
 
-impl Guest {
+impl Admitted {
     /// What has to be done before the first request, in time and only as long as
     /// new clients are served.
     pub(super) async fn while_open<T>(
