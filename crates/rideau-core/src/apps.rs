@@ -281,7 +281,7 @@ impl<R: Reply> Apps<R> {
         if app.waiting.len() == 0 {
             app.pace.moved = now;
         }
-        app.tell_load();
+        app.tell_load(now);
         let ticket = app.waiting.join(&ask.terms, reply(), now);
         match app.waiting.take_ended(ticket) {
             Some(End::Shed { refusal, .. }) => Came::Refused(refusal),

@@ -14,6 +14,7 @@ use crate::waiting::Waiting;
 use super::effect::{Ended, Leaving};
 use super::failures::Failures;
 use super::free_slots::FreeSlots;
+use super::learner::Learner;
 use super::learnt::Learnt;
 use super::options::Options;
 use super::past::{Past, Rate};
@@ -185,9 +186,15 @@ impl<R: Reply> App<R> {
     }
 
     /// Let the law of the queue know how many requests fit at once. As long as
-    /// the first process starts, or waits for room, there is no overload.
-    pub(super) fn tell_load(&mut self) {
-        let places = self.places();
+    /// the first process starts, or waits for room, there is no overload; nor while more at
+    /// a time are tried.
+    pub(super) fn tell_load(&mut self, now: Instant) {
+        let places = match self.options.places() {
+            None if self.learnt.of(self.good).is_rising(now) => {
+                self.counts.ready.saturating_mul(Learner::MOST)
+            }
+            _ => self.places(),
+        };
         let is_coming = self.counts.starting > 0 || self.room != Room::Enough;
         let capacity = if places == 0 && is_coming {
             Capacity::Starting

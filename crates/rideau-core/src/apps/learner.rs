@@ -37,6 +37,9 @@ const FLAT: f64 = 1.3;
 const GAIN: f64 = 0.4;
 /// Where requests take longer, less is tried before more.
 const SLOW: u64 = 250_000_000;
+/// After the first ask that had to wait, or a step up, one sees by then whether more at a
+/// time get more done.
+const RISING: u64 = 3_000_000_000;
 /// Answers come often, and say little each: a decision is looked for this often.
 const LOOK_EVERY: u64 = 10_000_000;
 
@@ -53,6 +56,18 @@ pub(super) struct Learner {
     /// When all tallies faded last.
     faded: Instant,
     moves: u64,
+    rise: Rise,
+}
+
+/// Whether asks wait because the limit has yet to be found.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Rise {
+    /// None has waited.
+    Before,
+    /// More are tried at a time, and it shows by then whether that helps.
+    Until(Instant),
+    /// The limit has been found, or was once.
+    Over,
 }
 
 /// What was seen of one level: at least this many requests inside, and fewer than the next.
@@ -89,28 +104,39 @@ impl Tally {
 impl Learner {
     /// Nothing is known.
     pub(super) fn new(now: Instant) -> Self {
-        Self::at(FIRST, now)
+        Self::at(FIRST, Rise::Before, now)
     }
 
-    fn at(level: usize, now: Instant) -> Self {
+    fn at(level: usize, rise: Rise, now: Instant) -> Self {
         Self {
             at: level,
             tallies: [Tally::default(); LEVELS.len()],
             look: now,
             faded: now,
             moves: 0,
+            rise,
         }
     }
 
     /// For other code: the limit is the same for now, and has yet to be proven.
     pub(super) fn heir(&self, now: Instant) -> Self {
-        Self::at(self.at, now)
+        Self::at(self.at, self.rise, now)
     }
 
     /// As many requests at a time in one process.
     pub(super) fn limit(&self) -> usize {
         LEVELS[self.at]
     }
+
+    /// Asks wait, and perhaps only because more at a time have yet to be tried: that is no
+    /// overload.
+    #[inline]
+    pub(super) fn is_rising(&self, now: Instant) -> bool {
+        matches!(self.rise, Rise::Until(end) if now < end)
+    }
+
+    /// The most at a time that can be learnt.
+    pub(super) const MOST: usize = LEVELS[LAST];
 
     /// How often the limit changed.
     pub(super) fn moves(&self) -> u64 {
@@ -146,6 +172,12 @@ impl Learner {
         self.fade(now);
         let next = self.next(waits);
         let changes = next != self.at;
+        self.rise = match self.rise {
+            Rise::Before if waits => Rise::Until(now.after(RISING)),
+            Rise::Until(_) if next > self.at => Rise::Until(now.after(RISING)),
+            Rise::Until(end) if next < self.at || end <= now => Rise::Over,
+            rise => rise,
+        };
         self.at = next;
         self.moves += u64::from(changes);
         changes
@@ -277,7 +309,7 @@ mod tests {
 
     /// One that has seen these levels for two seconds each, at this many answers a second.
     fn learner(limit: usize, seen: &[(usize, u64)]) -> Learner {
-        let mut learner = Learner::at(index(limit), Instant::START);
+        let mut learner = Learner::at(index(limit), Rise::Before, Instant::START);
         for (level, rate) in seen {
             see(&mut learner, *level, 2, *rate);
         }
@@ -371,6 +403,33 @@ mod tests {
         assert_eq!(decided(&mut last, true), 1024);
         let mut alone = learner(1, &[(1, 200)]);
         assert_eq!(decided(&mut alone, true), 2);
+    }
+
+    #[test]
+    fn it_rises_from_the_first_wait_while_more_is_tried() {
+        let at = |seconds| Instant::START.after(seconds * SECOND);
+        let mut idle = learner(16, &[(16, 320)]);
+        idle.decide(false, at(0));
+        assert!(!idle.is_rising(at(0)), "none has waited");
+
+        let mut rising = learner(16, &[(16, 320)]);
+        assert!(rising.decide(true, at(1)));
+        assert!(rising.is_rising(at(3)));
+        see(&mut rising, 32, 2, 640);
+        assert!(rising.decide(true, at(3)));
+        assert!(rising.is_rising(at(5)), "it went up again");
+        see(&mut rising, 64, 2, 640);
+        assert!(rising.decide(true, at(5)), "more is no better");
+        assert!(!rising.is_rising(at(5)));
+        assert!(!rising.heir(at(5)).is_rising(at(5)));
+
+        let mut stuck = learner(16, &[]);
+        stuck.decide(true, at(1));
+        assert!(stuck.is_rising(at(3)));
+        assert!(!stuck.is_rising(at(4)), "nothing is learnt of it");
+        stuck.decide(true, at(4));
+        stuck.decide(true, at(5));
+        assert!(!stuck.is_rising(at(5)), "once only");
     }
 
     #[test]

@@ -44,7 +44,7 @@ impl<R: Reply> Apps<R> {
         if self.mode == Mode::Running && app.is_calm() {
             return;
         }
-        self.app_mut(at).tell_load();
+        self.app_mut(at).tell_load(now);
         self.serve(at, now, effects);
         if self.is_ending(at) {
             self.end_app(at, now, effects);
@@ -55,7 +55,7 @@ impl<R: Reply> Apps<R> {
             self.refuse_hopeless(at, now);
             self.consider(at, now);
         }
-        self.app_mut(at).tell_load();
+        self.app_mut(at).tell_load(now);
         self.tell_ended(at, now, effects);
         self.arm_app(at, now);
         let app = self.app(at);

@@ -215,6 +215,25 @@ fn the_limit_of_a_process_is_learnt_and_new_code_inherits_it() {
 }
 
 #[test]
+fn nobody_is_shed_while_more_at_a_time_get_more_done() {
+    let mut waiting = World::new(auto(), 1_000, 50 * MS);
+    (0..256).for_each(|_| waiting.ask());
+    waiting.run(15);
+    assert!(waiting.stats().concurrency >= 192);
+    assert_eq!(waiting.refused, 0);
+
+    let mut busy = World::new(auto(), 1, 50 * MS);
+    (0..256).for_each(|_| busy.ask());
+    busy.run(3);
+    assert_eq!(busy.refused, 0);
+    busy.run(3);
+    assert!(
+        busy.refused > 100,
+        "it cannot do more, and that is overload"
+    );
+}
+
+#[test]
 fn a_number_stays_that_number() {
     let options = Options {
         concurrency: Some(16),
