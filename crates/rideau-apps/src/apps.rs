@@ -123,6 +123,21 @@ impl Apps {
         });
     }
 
+    /// Give the verdict on new code that is on trial. False if none is.
+    pub fn end_trial(&self, app: &App, is_good: bool, by: &str) -> bool {
+        let has_ended =
+            (self.0).step(|step| (step.machine).end_trial(app.id, is_good, step.now, step.effects));
+        if has_ended {
+            let verdict = if is_good { "accepted" } else { "rejected" };
+            self.0.tell(
+                &app.name,
+                format!("the code on trial was {verdict}"),
+                Some(by),
+            );
+        }
+        has_ended
+    }
+
     /// Start one process more.
     pub fn start_one(&self, app: &App) -> bool {
         self.0

@@ -57,7 +57,7 @@ pub use self::effect::{
 pub use self::options::{EvictFor, Limits, Options};
 pub use self::stats::{AppStats, Deploy, ProcessStats, State, Stats};
 pub use self::streams::{StreamWatch, is_stream_type};
-pub use self::trial::{SideStats, TrialRules, TrialStats, TrialVerdict};
+pub use self::trial::{EndedTrial, SideStats, TrialRules, TrialStats, TrialVerdict};
 
 /// Asks for an app that are so close to each other are one, as far as its worth
 /// goes.

@@ -197,6 +197,8 @@ enum Command {
     Cluster(cluster::ClusterWords),
     /// Replace the processes of an application by new ones
     Restart(apps::Restart),
+    /// Give the verdict on new code of an application that is on trial
+    Trial(apps::Trial),
     /// Have a process of an application finish what it serves, and end
     Detach(apps::OneProcess),
     /// Send a process of an application no more requests, and keep it
@@ -325,6 +327,7 @@ async fn with_server(command: Command, manner: &Manner) -> Done {
         Command::Revoke(words) => status::revoke(&words, manner).await,
         Command::Cluster(words) => cluster::run(&words, manner).await,
         Command::Restart(words) => apps::restart(&words, manner).await,
+        Command::Trial(words) => apps::trial(&words, manner).await,
         Command::Detach(words) => apps::to_process("APP.DETACH", &words, manner).await,
         Command::Disable(words) => apps::to_process("APP.DISABLE", &words, manner).await,
         Command::Enable(words) => apps::to_process("APP.ENABLE", &words, manner).await,

@@ -35,7 +35,7 @@ pub struct App {
     pub(super) report: ArcSwapOption<StartReport>,
     /// A marker wants a process a request.
     pub(super) is_always: AtomicBool,
-    /// The code that is on trial, if there is one.
+    /// The code that is on trial, or was rejected, if there is one.
     on_trial: AtomicU64,
     /// How many requests that it failed may still be asked of the old code.
     second_chances: AtomicU64,
@@ -68,7 +68,7 @@ impl App {
             .store(generation.unwrap_or(0), Ordering::Relaxed);
     }
 
-    /// Whether this code is on trial.
+    /// Whether this code is on trial, or was rejected.
     pub(crate) fn is_on_trial(&self, generation: u64) -> bool {
         self.on_trial.load(Ordering::Relaxed) == generation
     }

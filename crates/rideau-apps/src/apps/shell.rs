@@ -58,7 +58,8 @@ impl AppsShell {
         };
         match *note {
             Note::TrialBegan { generation, .. } => app.set_trial(Some(generation)),
-            Note::TrialEnded { .. } | Note::DeployFailed { .. } => app.set_trial(None),
+            // Of code that was rejected, requests are still inside.
+            Note::TrialEnded { ended, .. } if ended.verdict.is_good() => app.set_trial(None),
             _ => (),
         }
         self.call(after, move |inner| inner.tell(&app.name, text, None));
@@ -174,12 +175,7 @@ fn said(note: &Note) -> Option<(AppId, String)> {
             app,
             format!("generation {generation} is on trial beside the old one"),
         ),
-        Note::TrialEnded {
-            app,
-            generation,
-            verdict,
-            seen,
-        } => (app, trial::said(generation, verdict, &seen)),
+        Note::TrialEnded { app, ended } => (app, ended.to_string()),
         Note::Learnt {
             app,
             generation,

@@ -1,10 +1,8 @@
-//! New code on trial: requests of the server's own, and what operators are told.
+//! New code on trial: requests of the server's own.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use rideau_core::Brief;
-use rideau_core::apps::{SideStats, TrialStats, TrialVerdict};
 use tokio::time::timeout;
 
 use super::Inner;
@@ -30,35 +28,4 @@ pub(super) async fn probe(
     };
     let (old, new) = tokio::join!(failed(&old), failed(&new));
     inner.step(|step| (step.machine).probed(app.id, old, new, step.now, step.effects));
-}
-
-/// The event text of a verdict.
-pub(super) fn said(generation: u64, verdict: TrialVerdict, seen: &TrialStats) -> String {
-    let why = match verdict {
-        TrialVerdict::Good => "is good",
-        TrialVerdict::GoodButSlow => "is taken, though it seems slower",
-        TrialVerdict::Alone => "is taken, as the old one is gone",
-        TrialVerdict::Accepted => "was accepted",
-        TrialVerdict::Rejected => "was rejected",
-        TrialVerdict::Fails => "fails more often than the old one beside it",
-        TrialVerdict::FailsMore => "fails more often than the old one did",
-        TrialVerdict::Slow => "is much slower than the old one",
-        TrialVerdict::Unproven => "was not proven good in all that time",
-    };
-    format!(
-        "generation {generation} {why}, after {}: new {}; old {}",
-        Brief(seen.lasts),
-        side(seen.new),
-        side(seen.old)
-    )
-}
-
-fn side(side: SideStats) -> String {
-    let SideStats {
-        answers,
-        failures,
-        median,
-    } = side;
-    let time = median.map_or_else(String::new, |median| format!(", {}", Brief(median)));
-    format!("{answers} answers, {failures} failed{time}")
 }

@@ -20,7 +20,7 @@ use super::options::Options;
 use super::past::{Past, Rate};
 use super::process::Counts;
 use super::stats::Deploy;
-use super::trial::Trial;
+use super::trial::{EndedTrial, Trial};
 
 /// An app with the asks that wait for it.
 #[derive(Debug)]
@@ -49,6 +49,8 @@ pub(super) struct App<R> {
     /// The newest code that was found good, or had no other beside it.
     pub(super) good: u64,
     pub(super) trial: Option<Box<Trial>>,
+    /// The last trial that ended, if there was one.
+    pub(super) last_trial: Option<EndedTrial>,
     /// The last answers of the good code.
     pub(super) past: Box<Past>,
     /// How many grants there are.
@@ -150,6 +152,7 @@ impl<R: Reply> App<R> {
             deploy: Deploy::Settled,
             good: 1,
             trial: None,
+            last_trial: None,
             past: Box::default(),
             rate: Rate::default(),
             tries: 0,

@@ -7,7 +7,7 @@ use crate::ids::Ticket;
 use crate::queue::AskOptions;
 use crate::refusal::Refusal;
 
-use super::trial::{TrialStats, TrialVerdict};
+use super::trial::EndedTrial;
 
 /// An app; never given twice by one machine.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -309,12 +309,8 @@ pub enum Note {
     TrialEnded {
         /// Of which app.
         app: AppId,
-        /// The number of the new code.
-        generation: u64,
         /// How.
-        verdict: TrialVerdict,
-        /// The answers of both codes.
-        seen: TrialStats,
+        ended: EndedTrial,
     },
     /// Another number of sessions at a time in one process was learnt to be better.
     Learnt {

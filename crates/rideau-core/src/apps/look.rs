@@ -54,6 +54,7 @@ impl<R: Reply> Apps<R> {
             generation: app.generation,
             deploy: app.deploy,
             trial: app.trial.as_ref().map(|trial| trial.stats(now)),
+            last_trial: app.last_trial,
             processes: slots
                 .map(|slot| stats_of(self.processes.at(*slot), now))
                 .collect(),
@@ -145,8 +146,21 @@ impl<R: Reply> Apps<R> {
                 "Its starts failed {count} {times}; the next is tried in {wait}."
             ));
         }
+        let trial = app.trial.as_ref();
+        if let Some(seen) = trial.map(|trial| trial.stats(now)) {
+            let generation = app.generation;
+            words.push(format!(
+                "Generation {generation} is on trial beside the old one, for {seen}."
+            ));
+        }
         if app.deploy == Deploy::Failed {
-            words.push("The new code does not start, so the old one is kept.".into());
+            let rejected = app
+                .last_trial
+                .filter(|last| last.generation == app.generation);
+            words.push(match rejected {
+                Some(ended) => format!("The old code is kept: {ended}."),
+                None => "The new code does not start, so the old one is kept.".into(),
+            });
         }
         words.extend(app.waiting.explain(&ACCOUNT, app.waiting.tally()));
         words

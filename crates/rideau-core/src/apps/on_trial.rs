@@ -9,7 +9,7 @@ use super::past::Past;
 use super::serve::Chosen;
 use super::sessions::{Open, Streamed};
 use super::stats::Deploy;
-use super::trial::{Answered, Trial, TrialSide, TrialVerdict};
+use super::trial::{Answered, EndedTrial, Trial, TrialSide, TrialVerdict};
 
 impl<R: Reply> Apps<R> {
     /// The first process with new code is ready: it is on trial if there is a process with
@@ -218,12 +218,14 @@ impl<R: Reply> Apps<R> {
             return;
         };
         let generation = app.generation;
-        effects.push(Effect::Note(Note::TrialEnded {
-            app: AppId(at),
+        let ended = EndedTrial {
             generation,
             verdict,
             seen: trial.stats(now),
-        }));
+        };
+        app.last_trial = Some(ended);
+        let app_id = AppId(at);
+        effects.push(Effect::Note(Note::TrialEnded { app: app_id, ended }));
         if verdict.is_good() {
             app.good = generation;
             app.deploy = Deploy::Rolling;

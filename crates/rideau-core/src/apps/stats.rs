@@ -6,7 +6,7 @@ use crate::histogram::Histogram;
 use crate::waiting::Tally;
 
 use super::effect::{AppId, Leaving, ProcessId};
-use super::trial::TrialStats;
+use super::trial::{EndedTrial, TrialStats};
 
 /// Numbers over all apps.
 #[derive(Clone, Debug)]
@@ -40,6 +40,8 @@ pub struct AppStats {
     pub deploy: Deploy,
     /// The numbers of new code on trial.
     pub trial: Option<TrialStats>,
+    /// The last trial that ended, of whichever code.
+    pub last_trial: Option<EndedTrial>,
     /// Its processes, oldest first.
     pub processes: Vec<ProcessStats>,
     /// How many wait.

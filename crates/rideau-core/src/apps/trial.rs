@@ -6,9 +6,10 @@
 //! that is no worse than the old is rejected in one trial of a thousand at most, however long
 //! the trial lasts.
 
+use std::fmt;
 use std::time::Duration;
 
-use crate::time::Instant;
+use crate::time::{Brief, Instant};
 
 use super::past::{Past, Times};
 
@@ -73,6 +74,44 @@ impl TrialVerdict {
             Self::Good | Self::GoodButSlow | Self::Alone | Self::Accepted
         )
     }
+
+    /// The end of a sentence that begins with the code.
+    const fn words(self) -> &'static str {
+        match self {
+            Self::Good => "is good",
+            Self::GoodButSlow => "is taken, though it seems slower",
+            Self::Alone => "is taken, as the old one is gone",
+            Self::Accepted => "was accepted",
+            Self::Rejected => "was rejected",
+            Self::Fails => "fails more often than the old one beside it",
+            Self::FailsMore => "fails more often than the old one did",
+            Self::Slow => "is much slower than the old one",
+            Self::Unproven => "was not proven good in all that time",
+        }
+    }
+}
+
+/// A trial that is over.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct EndedTrial {
+    /// The code that was on trial.
+    pub generation: u64,
+    /// How it ended.
+    pub verdict: TrialVerdict,
+    /// What was seen by then.
+    pub seen: TrialStats,
+}
+
+impl fmt::Display for EndedTrial {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            generation,
+            verdict,
+            seen,
+        } = self;
+        let words = verdict.words();
+        write!(f, "generation {generation} {words}, after {seen}")
+    }
 }
 
 /// What was seen of new code on trial, and of the old beside it.
@@ -86,6 +125,13 @@ pub struct TrialStats {
     pub new: SideStats,
 }
 
+impl fmt::Display for TrialStats {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { lasts, old, new } = self;
+        write!(f, "{}: new {new}; old {old}", Brief(*lasts))
+    }
+}
+
 /// What one code answered during a trial.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SideStats {
@@ -95,6 +141,16 @@ pub struct SideStats {
     pub failures: u64,
     /// Half of them took no longer, if there were any.
     pub median: Option<Duration>,
+}
+
+impl fmt::Display for SideStats {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} answers, {} failed", self.answers, self.failures)?;
+        match self.median {
+            Some(median) => write!(f, ", {}", Brief(median)),
+            None => Ok(()),
+        }
+    }
 }
 
 /// Which code answered.

@@ -27,6 +27,12 @@ struct How {
     how: Option<String>,
 }
 
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Verdict {
+    verdict: String,
+}
+
 /// Every application, and what they share.
 pub(super) async fn apps(request: AdminRequest) -> Answer {
     let stats = request.daemon().apps.stats();
@@ -93,6 +99,29 @@ pub(super) async fn restart(request: AdminRequest) -> Answer {
         }
     };
     request.daemon().apps.restart(&app, how, request.by());
+    ok(&json!({ "outcome": "ok" }))
+}
+
+/// Give the verdict on new code that is on trial.
+pub(super) async fn trial(request: AdminRequest) -> Answer {
+    let said: Verdict = request.json()?;
+    let app = own(&request)?;
+    let is_good = match said.verdict.as_str() {
+        "accept" => true,
+        "reject" => false,
+        other => {
+            return Err(HttpError::wrong(format!(
+                "verdict takes \"accept\" or \"reject\", not {other:?}."
+            )));
+        }
+    };
+    if !request.daemon().apps.end_trial(&app, is_good, request.by()) {
+        return Err(HttpError::new(
+            StatusCode::CONFLICT,
+            "BUSY",
+            format!("App {} has no new code on trial.", app.name),
+        ));
+    }
     ok(&json!({ "outcome": "ok" }))
 }
 

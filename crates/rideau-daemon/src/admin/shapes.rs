@@ -45,6 +45,7 @@ const ALL: &[(&str, &str)] = &[
     ("AppLog", "lines:[AppLine]"),
     ("AppLine", "serial:integer at_ms:integer process:integer stream:string text:string"),
     ("RestartApp", "how?:string"),
+    ("Trial", "verdict:string"),
     ("Clients", "clients:[Client] total:integer cursor:string|null"),
     ("Client", "@client"),
     ("Sessions", "sessions:[SessionRow] total:integer cursor:string|null"),

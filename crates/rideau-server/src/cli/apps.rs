@@ -4,11 +4,13 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 use rideau_resp::Value;
 use serde_json::json;
 
-use super::{Done, Manner, answer, control, show, terminal};
+use super::table::Table;
+use super::{Done, Failure, Manner, answer, control, show, terminal};
+use crate::wire::Wire;
 
 #[derive(Args, Debug)]
 pub(crate) struct Restart {
@@ -20,6 +22,26 @@ pub(crate) struct Restart {
     /// Stop the old processes at once, whatever they serve
     #[arg(long)]
     now: bool,
+    /// Wait until the new code serves alone; if it is not used, say why and end with 1
+    #[arg(long)]
+    wait: bool,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Trial {
+    /// The application
+    name: String,
+    /// The verdict on its new code
+    #[arg(value_enum)]
+    verdict: Verdict,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Verdict {
+    /// It replaces the old code
+    Accept,
+    /// The old code goes on
+    Reject,
 }
 
 #[derive(Args, Debug)]
@@ -64,7 +86,62 @@ pub(crate) async fn restart(words: &Restart, manner: &Manner) -> Done {
         (_, true) => "NOW",
         _ => "ROLLING",
     };
-    told(&["APP.RESTART", &words.name, how], manner).await
+    let request = ["APP.RESTART", &words.name, how];
+    if !words.wait {
+        return told(&request, manner).await;
+    }
+    let mut wire = control::connect(manner, NAME).await?;
+    show::good(wire.ask(&request).await?)?;
+    deployed(&mut wire, &words.name, manner).await
+}
+
+/// Wait until the code that was just begun is all that serves, or is not used.
+async fn deployed(wire: &mut Wire, name: &str, manner: &Manner) -> Done {
+    let mut begun = None;
+    loop {
+        let answer = show::good(wire.ask(&["SHOW", "APPS", name]).await?)?;
+        let cell = |column| Table::of(&answer).and_then(|table| table.cell(0, column));
+        let (Some(state), Some(generation)) = (cell("state"), cell("generation")) else {
+            return Err(Failure::Broken(format!("app {name} is there no more")));
+        };
+        if *begun.get_or_insert_with(|| generation.clone()) != generation {
+            return Err(Failure::Broken(format!(
+                "app {name} was restarted once more meanwhile, to generation {generation}"
+            )));
+        }
+        let why = || cell("why").map_or_else(String::new, |why| format!(": {why}"));
+        match state.as_str() {
+            "ready" | "stopped" => {
+                let text = match state.as_str() {
+                    "ready" => "serves",
+                    _ => "is used from the next request on",
+                };
+                let text = format!("OK generation {generation} {text}");
+                return answer::print(Value::Simple(text), manner);
+            }
+            "deploy_failed" => {
+                return Err(Failure::Broken(format!(
+                    "generation {generation} of app {name} is not used{}",
+                    why()
+                )));
+            }
+            "failing" => {
+                return Err(Failure::Broken(format!(
+                    "app {name} does not start{}",
+                    why()
+                )));
+            }
+            _ => tokio::time::sleep(LOOK_AGAIN).await,
+        }
+    }
+}
+
+pub(crate) async fn trial(words: &Trial, manner: &Manner) -> Done {
+    let verdict = match words.verdict {
+        Verdict::Accept => "ACCEPT",
+        Verdict::Reject => "REJECT",
+    };
+    told(&["APP.TRIAL", &words.name, verdict], manner).await
 }
 
 pub(crate) async fn spawn(words: &OneApp, manner: &Manner) -> Done {

@@ -215,15 +215,22 @@ impl Harness {
 
     /// What a command of the command line says.
     pub(crate) fn cli(&self, words: &[&str]) -> String {
+        self.try_cli(words)
+            .unwrap_or_else(|(_, errors)| panic!("{words:?}: {errors}"))
+    }
+
+    /// What a command prints; how it ended and what it complains of, if it fails.
+    pub(crate) fn try_cli(&self, words: &[&str]) -> Result<String, (Option<i32>, String)> {
         let done = command(env!("CARGO_BIN_EXE_rideau"))
             .args(["--server", &self.control])
             .args(words)
             .output()
             .unwrap();
-        let said = String::from_utf8_lossy(&done.stdout).into_owned();
-        let errors = String::from_utf8_lossy(&done.stderr);
-        assert!(done.status.success(), "{words:?}: {said}{errors}");
-        said
+        if done.status.success() {
+            return Ok(String::from_utf8_lossy(&done.stdout).into_owned());
+        }
+        let errors = String::from_utf8_lossy(&done.stderr).into_owned();
+        Err((done.status.code(), errors))
     }
 
     /// The processes that are ready.

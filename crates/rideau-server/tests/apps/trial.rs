@@ -43,9 +43,18 @@ fn readers_see_nothing_of_code_that_fails_every_request() {
         });
         thread::sleep(Duration::from_millis(500));
         fs::write(folder.join("broken"), "").unwrap();
-        harness.cli(&["restart", "shop"]);
-        until("it is rejected", || harness.log().contains("deploy_failed"));
+        let (code, why) = harness.try_cli(&["restart", "shop", "--wait"]).unwrap_err();
+        assert_eq!(code, Some(1), "{why}");
+        assert!(
+            why.contains("generation 2 of app shop is not used"),
+            "{why}"
+        );
+        assert!(why.contains("fails more often than the old one"), "{why}");
+        assert!(harness.log().contains("deploy_failed"));
     });
+    let explained = harness.cli(&["explain", "shop"]);
+    let kept = "The old code is kept: generation 2 fails more often";
+    assert!(explained.contains(kept), "{explained}");
     assert!(all > 20, "{all} requests");
     assert_eq!(bad, 0, "of {all}: {}", harness.log());
     assert!(harness.log().contains("is on trial"), "{}", harness.log());
@@ -54,10 +63,9 @@ fn readers_see_nothing_of_code_that_fails_every_request() {
     // The next deploy is good.
     fs::remove_file(folder.join("broken")).unwrap();
     let (_, bad) = asked(&harness, "GET", Duration::from_millis(5), || {
-        harness.cli(&["restart", "shop"]);
-        until("it is deployed", || {
-            harness.log().contains("all processes run")
-        });
+        let said = harness.cli(&["restart", "shop", "--wait"]);
+        assert_eq!(said, "OK generation 3 serves\n");
+        assert!(harness.log().contains("all processes run"));
     });
     assert_eq!(bad, 0, "{}", harness.log());
     assert_ne!(harness.get("/pid").body, old);
@@ -78,5 +86,41 @@ fn what_changes_something_is_never_sent_twice() {
     let seen = fs::read(folder.join("posts")).unwrap_or_default();
     assert_eq!(seen.len() as u32, bad, "each failure was one request");
     assert!((3..=20).contains(&bad), "{bad} were shown");
+    harness.end();
+}
+
+#[test]
+fn an_operator_gives_the_verdict_on_code_that_nobody_uses_yet() {
+    let folder = folder();
+    let harness = Harness::new(&folder, APP);
+    let old = harness.get("/pid").body;
+    let (code, why) = (harness.try_cli(&["trial", "shop", "accept"])).unwrap_err();
+    assert_eq!(code, Some(1), "{why}");
+    assert!(why.contains("no new code on trial"), "{why}");
+
+    let is_on_trial = || {
+        let shown = harness.cli(&["--json", "status", "apps"]);
+        shown.contains("on_trial") && shown.contains("on trial for ")
+    };
+    harness.cli(&["restart", "shop"]);
+    until("it is on trial", is_on_trial);
+    harness.cli(&["trial", "shop", "reject"]);
+    until("the old code serves alone", || harness.ready().len() == 1);
+    assert_eq!(harness.get("/pid").body, old);
+    let explained = harness.cli(&["explain", "shop"]);
+    assert!(
+        explained.contains("generation 2 was rejected"),
+        "{explained}"
+    );
+
+    harness.cli(&["restart", "shop"]);
+    until("it is on trial", is_on_trial);
+    harness.cli(&["trial", "shop", "accept"]);
+    until("the new code serves alone", || {
+        harness.log().contains("all processes run generation 3")
+    });
+    assert_ne!(harness.get("/pid").body, old);
+    let by = harness.log();
+    assert!(by.contains("the code on trial was accepted"), "{by}");
     harness.end();
 }

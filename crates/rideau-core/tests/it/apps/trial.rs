@@ -189,7 +189,7 @@ impl Traffic {
 
     fn verdict(&self) -> Option<(TrialVerdict, TrialStats)> {
         self.notes.iter().find_map(|note| match note {
-            Note::TrialEnded { verdict, seen, .. } => Some((*verdict, *seen)),
+            Note::TrialEnded { ended, .. } => Some((ended.verdict, ended.seen)),
             _ => None,
         })
     }

@@ -67,6 +67,15 @@ pub(super) const TABLE: &[About] = &[
         restart,
     ),
     about(
+        "APP.TRIAL",
+        3,
+        "app",
+        Subject::Name,
+        "app ACCEPT | REJECT",
+        "Give the verdict on its new code that is on trial",
+        trial,
+    ),
+    about(
         "APP.SET",
         2,
         "app",
@@ -218,6 +227,31 @@ pub(super) fn restart(client: &mut Client, request: Request<'_>) -> Result<Next,
     };
     arguments.end("APP.RESTART")?;
     client.daemon.apps.restart(&app, how, client.user_name());
+    client.reply().simple("OK");
+    Ok(Next::Done)
+}
+
+pub(super) fn trial(client: &mut Client, request: Request<'_>) -> Result<Next, CommandError> {
+    let mut arguments = request.arguments();
+    let app = find(client, arguments.text("APP.TRIAL", "an app")?)?;
+    let wanted = "ACCEPT or REJECT";
+    let word = arguments.text("APP.TRIAL", wanted)?.as_bytes();
+    let is_good = match Upper::of(word).as_bytes() {
+        b"ACCEPT" => true,
+        b"REJECT" => false,
+        _ => return Err(Mistake::wrong("APP.TRIAL", wanted, word).into()),
+    };
+    arguments.end("APP.TRIAL")?;
+    if !client
+        .daemon
+        .apps
+        .end_trial(&app, is_good, client.user_name())
+    {
+        return Err(CommandError(format!(
+            "ERR app {} has no new code on trial: SHOW APPS says on_trial where there is some.",
+            app.name
+        )));
+    }
     client.reply().simple("OK");
     Ok(Next::Done)
 }

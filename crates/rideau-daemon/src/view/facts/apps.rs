@@ -55,6 +55,17 @@ impl AppNow {
         report.filter(|_| self.sees_output)
     }
 
+    fn why(&self) -> Option<String> {
+        let stats = &self.shown.stats;
+        let last = stats.last_trial.as_ref();
+        let rejected = last.filter(|last| last.generation == stats.generation);
+        match (&stats.trial, stats.deploy, rejected) {
+            (Some(seen), ..) => Some(format!("on trial for {seen}")),
+            (None, Deploy::Failed, Some(ended)) => Some(ended.to_string()),
+            _ => self.report().map(|report| report.summary.clone()),
+        }
+    }
+
     fn count(&self, wanted: impl Fn(State) -> bool) -> usize {
         let states = self.shown.stats.processes.iter();
         states.filter(|process| wanted(process.state)).count()
@@ -192,7 +203,7 @@ facts! { AppNow: "app" by "app", joined { "spawns": "Starts of processes." };
     deploy_failed: Flag, [GAUGE], |it| it.shown.stats.deploy == Deploy::Failed,
         "Whether new code failed to start and the old code goes on.";
     why: Text|null, [NARROW, JSON],
-        |it| it.report().map(|report| &*report.summary), "Why its last start failed.";
+        |it| it.why(), "Why its last start failed, or how new code does or did on trial.";
     room_wait_us: Span, [SHOW, JSON, GAUGE],
         |it| it.shown.stats.wants_room.unwrap_or_default(),
         "How long it has waited for room for a process; zero if it does not wait.";
