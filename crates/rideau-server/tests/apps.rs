@@ -8,6 +8,8 @@
 
 #[path = "apps/bodies.rs"]
 mod bodies;
+#[path = "apps/broken_deploys.rs"]
+mod broken_deploys;
 #[path = "apps/cgroups.rs"]
 mod cgroups;
 #[path = "apps/crowd.rs"]

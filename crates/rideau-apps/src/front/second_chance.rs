@@ -1,7 +1,7 @@
 //! A second chance: what new code on trial failed is asked once more of the old.
 
 use std::pin::pin;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use hyper::Method;
 use rideau_core::apps::Ended;
@@ -15,6 +15,9 @@ use super::upload::Upload;
 use super::upstream_conn::{Said, UpstreamConn};
 use crate::apps::{Session, Wanted};
 
+/// A request that failed waits so long for a place in the old code.
+const WAIT_MAX: Duration = Duration::from_secs(1);
+
 /// An answer that began, and what is left of its time.
 type Failed = (Said, (Box<UpstreamConn>, Option<Allowance>));
 
@@ -27,7 +30,7 @@ impl ProxyRequest {
             && self.app.is_on_trial(session.process().generation)
     }
 
-    /// Ask the old code, if it has a place now, and answer what that says. If it fails as
+    /// Ask the old code, if it has a place soon, and answer what that says. If it fails as
     /// well, that says nothing of either.
     pub(super) async fn second(
         &self,
@@ -39,7 +42,7 @@ impl ProxyRequest {
         let generation = session.process().generation;
         let wanted = Wanted {
             avoid: Some(session.process().id),
-            at_once: true,
+            wait_max: Some(WAIT_MAX),
             ..Wanted::default()
         };
         let asked = match self.app.take_second_chance() {

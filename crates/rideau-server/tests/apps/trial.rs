@@ -13,9 +13,22 @@ const APP: &str = "[app.shop]\nexec = APP\nroot = \"FOLDER\"\nmin = 1\n\
                    trial = { answers = 20, time = \"1s\" }\n";
 
 /// Ask all the time while something happens. Says how many answers were not 200.
-fn asked(harness: &Harness, method: &str, pause: Duration, happens: impl FnOnce()) -> (u32, u32) {
+pub(crate) fn asked(
+    harness: &Harness,
+    method: &str,
+    pause: Duration,
+    happens: impl FnOnce(),
+) -> (u32, u32) {
     let (is_over, all, bad) = (AtomicBool::new(false), AtomicU32::new(0), AtomicU32::new(0));
+    /// Also if it panics: the clients would go on for ever.
+    struct Over<'a>(&'a AtomicBool);
+    impl Drop for Over<'_> {
+        fn drop(&mut self) {
+            self.0.store(true, Ordering::Relaxed);
+        }
+    }
     thread::scope(|scope| {
+        let _over = Over(&is_over);
         for _ in 0..4 {
             scope.spawn(|| {
                 while !is_over.load(Ordering::Relaxed) {
@@ -27,7 +40,6 @@ fn asked(harness: &Harness, method: &str, pause: Duration, happens: impl FnOnce(
             });
         }
         happens();
-        is_over.store(true, Ordering::Relaxed);
     });
     (all.into_inner(), bad.into_inner())
 }
