@@ -198,7 +198,7 @@ enum Command {
     /// Replace the processes of an application by new ones
     Restart(apps::Restart),
     /// Give the verdict on new code of an application that is on trial
-    Trial(apps::Trial),
+    Trial(apps::TrialWords),
     /// Have a process of an application finish what it serves, and end
     Detach(apps::OneProcess),
     /// Send a process of an application no more requests, and keep it

@@ -123,6 +123,11 @@ impl Learner {
         Self::at(self.at, self.rise, now)
     }
 
+    /// Have no higher limit than this.
+    pub(super) fn stay_within(&mut self, most: usize) {
+        self.at = self.at.min(level_of(most));
+    }
+
     /// As many requests at a time in one process.
     pub(super) fn limit(&self) -> usize {
         LEVELS[self.at]
@@ -165,12 +170,12 @@ impl Learner {
         self.look <= now
     }
 
-    /// Change the limit, if what is known says so. `waits`: an ask waits for a place. Says
-    /// whether it changed.
-    pub(super) fn decide(&mut self, waits: bool, now: Instant) -> bool {
+    /// Change the limit, if what is known says so, to no more than `most`. `waits`: an ask
+    /// waits for a place. Says whether it changed.
+    pub(super) fn decide(&mut self, waits: bool, most: usize, now: Instant) -> bool {
         self.look = now.after(LOOK_EVERY);
         self.fade(now);
-        let next = self.next(waits);
+        let next = self.next(waits).min(level_of(most));
         let changes = next != self.at;
         self.rise = match self.rise {
             Rise::Before if waits => Rise::Until(now.after(RISING)),
@@ -324,7 +329,7 @@ mod tests {
     }
 
     fn decided(learner: &mut Learner, waits: bool) -> usize {
-        learner.decide(waits, Instant::START);
+        learner.decide(waits, Learner::MOST, Instant::START);
         learner.limit()
     }
 
@@ -409,26 +414,29 @@ mod tests {
     fn it_rises_from_the_first_wait_while_more_is_tried() {
         let at = |seconds| Instant::START.after(seconds * SECOND);
         let mut idle = learner(16, &[(16, 320)]);
-        idle.decide(false, at(0));
+        idle.decide(false, Learner::MOST, at(0));
         assert!(!idle.is_rising(at(0)), "none has waited");
 
         let mut rising = learner(16, &[(16, 320)]);
-        assert!(rising.decide(true, at(1)));
+        assert!(rising.decide(true, Learner::MOST, at(1)));
         assert!(rising.is_rising(at(3)));
         see(&mut rising, 32, 2, 640);
-        assert!(rising.decide(true, at(3)));
+        assert!(rising.decide(true, Learner::MOST, at(3)));
         assert!(rising.is_rising(at(5)), "it went up again");
         see(&mut rising, 64, 2, 640);
-        assert!(rising.decide(true, at(5)), "more is no better");
+        assert!(
+            rising.decide(true, Learner::MOST, at(5)),
+            "more is no better"
+        );
         assert!(!rising.is_rising(at(5)));
         assert!(!rising.heir(at(5)).is_rising(at(5)));
 
         let mut stuck = learner(16, &[]);
-        stuck.decide(true, at(1));
+        stuck.decide(true, Learner::MOST, at(1));
         assert!(stuck.is_rising(at(3)));
         assert!(!stuck.is_rising(at(4)), "nothing is learnt of it");
-        stuck.decide(true, at(4));
-        stuck.decide(true, at(5));
+        stuck.decide(true, Learner::MOST, at(4));
+        stuck.decide(true, Learner::MOST, at(5));
         assert!(!stuck.is_rising(at(5)), "once only");
     }
 
@@ -460,15 +468,15 @@ mod tests {
             assert!(busy.tallies[index(limit)].answers < 10_000);
         }
         let mut old = learner(16, &[(16, 100)]);
-        old.decide(false, Instant::START.after(299 * SECOND));
+        old.decide(false, Learner::MOST, Instant::START.after(299 * SECOND));
         assert!(old.knows(FIRST));
-        old.decide(false, Instant::START.after(300 * SECOND));
+        old.decide(false, Learner::MOST, Instant::START.after(300 * SECOND));
         assert!(!old.knows(FIRST));
         let mut slow = learner(16, &[]);
         see(&mut slow, 16, 500, 1);
-        slow.decide(false, Instant::START.after(4_000 * SECOND));
+        slow.decide(false, Learner::MOST, Instant::START.after(4_000 * SECOND));
         assert!(slow.knows(FIRST), "256 times 16 s have not passed");
-        slow.decide(false, Instant::START.after(4_096 * SECOND));
+        slow.decide(false, Learner::MOST, Instant::START.after(4_096 * SECOND));
         assert_eq!(slow.tallies[FIRST].answers, 250);
     }
 

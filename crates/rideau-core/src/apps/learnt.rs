@@ -52,6 +52,14 @@ impl Learnt {
         found.unwrap_or(self.learners.len() - 1)
     }
 
+    /// Have newer code get no more at a time than the good one. Beside code that gets less
+    /// it would seem slow.
+    fn level(&mut self, good: u64) {
+        let most = self.of(good).limit();
+        let newer = self.learners.iter_mut().filter(|(code, _)| *code > good);
+        newer.for_each(|(_, learner)| learner.stay_within(most));
+    }
+
     /// Forget all but the newest code and those that run.
     pub(super) fn keep(&mut self, runs: impl Fn(u64) -> bool) {
         let newest = self.learners.last().map(|(generation, _)| *generation);
@@ -110,13 +118,19 @@ impl<R: Reply> Apps<R> {
     fn decide(&mut self, at: u32, generation: u64, now: Instant, effects: &mut Vec<Effect<R>>) {
         let app = self.app_mut(at);
         let waits = app.waiting.len() > 0;
+        let good = app.good;
+        let most = match generation > good {
+            true => app.learnt.of(good).limit(),
+            false => Learner::MOST,
+        };
         let learner = app.learnt.of_mut(generation);
         let before = learner.limit();
         // Where the number is fixed, it may not be for ever.
-        if app.options.places().is_some() || !learner.decide(waits, now) {
+        if app.options.places().is_some() || !learner.decide(waits, most, now) {
             return;
         }
         let concurrency = (before, learner.limit());
+        app.learnt.level(good);
         for slot in app.slots.clone() {
             self.relist(slot);
         }
@@ -126,5 +140,31 @@ impl<R: Reply> Apps<R> {
             generation,
             concurrency,
         }));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn newer_code_gets_no_more_at_a_time_than_the_good_one() {
+        let start = Instant::START;
+        let mut learnt = Learnt::new(1, start);
+        learnt.begin(2, 1, start);
+        let old = learnt.of_mut(1);
+        for inside in [1, 2] {
+            old.spent(inside, 2_000_000_000);
+            (0..400).for_each(|_| old.answered(inside));
+        }
+        assert!(old.decide(true, Learner::MOST, start));
+        assert_eq!((learnt.of(1).limit(), learnt.of(2).limit()), (2, 16));
+        learnt.level(1);
+        assert_eq!(learnt.of(2).limit(), 2);
+        let new = learnt.of_mut(2);
+        new.spent(2, 2_000_000_000);
+        (0..400).for_each(|_| new.answered(2));
+        assert!(!new.decide(true, 2, start), "it would try four");
+        assert!(new.decide(true, Learner::MOST, start));
     }
 }

@@ -37,6 +37,7 @@ const BARE: &[&str] = &[
     "nproc",
     "prlimit",
     "realpath",
+    "renice",
     "rm",
     "rustc",
     "rustup",

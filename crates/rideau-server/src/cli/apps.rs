@@ -28,7 +28,7 @@ pub(crate) struct Restart {
 }
 
 #[derive(Args, Debug)]
-pub(crate) struct Trial {
+pub(crate) struct TrialWords {
     /// The application
     name: String,
     /// The verdict on its new code
@@ -136,7 +136,7 @@ async fn deployed(wire: &mut Wire, name: &str, manner: &Manner) -> Done {
     }
 }
 
-pub(crate) async fn trial(words: &Trial, manner: &Manner) -> Done {
+pub(crate) async fn trial(words: &TrialWords, manner: &Manner) -> Done {
     let verdict = match words.verdict {
         Verdict::Accept => "ACCEPT",
         Verdict::Reject => "REJECT",

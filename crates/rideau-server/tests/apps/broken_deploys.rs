@@ -23,7 +23,7 @@ struct Language {
     toss: fn(&str, &str) -> String,
 }
 
-/// Clients see so many failures of new code at most, before it is rejected.
+/// Clients see at most this many failures of new code, before it is rejected.
 const SHOWN_MAX: u32 = 3;
 
 const WSGI: Language = Language {

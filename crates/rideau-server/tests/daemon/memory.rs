@@ -31,7 +31,7 @@ const AT_ONCE: usize = 500;
 
 /// What may be left: a tenth, or this.
 const LEFT_MAX: u64 = 5 * 1024 * 1024;
-/// Of a small crowd, one part in so many may be left: allocators round up.
+/// Of a small crowd, one part in this many may be left: allocators round up.
 const SMALL_LEFT: u64 = 5;
 const IDLE_MAX: u64 = 6 * 1024;
 const BLOCKED_MAX: u64 = 10 * 1024;

@@ -289,7 +289,7 @@ impl World {
         self.learner.answered(inside);
         let now = Instant::from_nanos(self.now);
         if self.learner.is_due(now) {
-            self.learner.decide(self.waiting > 0, now);
+            self.learner.decide(self.waiting > 0, Learner::MOST, now);
         }
         self.waiting += usize::from(matches!(self.clients, Clients::Closed));
     }
