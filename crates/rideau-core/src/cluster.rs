@@ -35,7 +35,9 @@ mod shares;
 mod slots;
 mod snapshots;
 mod store;
+mod straight;
 mod table;
+mod tags;
 mod takeover;
 
 pub use batch::{BadBatch, LogBatch, LogSection};
@@ -59,4 +61,6 @@ pub use store::{
     Compare, Holds, KeyChange, KeyRange, KeyValue, StoreOp, StoreOutcome, StoreRefusal, StoreReply,
     StoreRequest, StoreTxn, TxnReply,
 };
+pub use straight::{PeerLink, SlotRange};
 pub use table::{KnownNode, KnownOwner, OwnerTable};
+pub use tags::SlotTag;

@@ -39,15 +39,28 @@ pub struct KnownOwner {
     pub record: Option<OwnerRecord>,
     /// The owner before that of the record, as far as this node has seen.
     pub former: Option<Incarnation>,
+    /// When this node learnt of the owner.
+    pub since: Instant,
 }
 
 impl KnownOwner {
-    /// The owner before that of a newer record.
-    fn before(&self, newer: Option<&OwnerRecord>) -> Option<Incarnation> {
-        let owner = self.record.as_ref().map(|record| &record.owner);
-        match owner == newer.map(|record| &record.owner) {
+    fn owner(&self) -> Option<&Incarnation> {
+        self.record.as_ref().map(|record| &record.owner)
+    }
+
+    /// The owner before that of a newer row.
+    fn before(&self, newer: &Self) -> Option<Incarnation> {
+        match self.owner() == newer.owner() {
             true => self.former.clone(),
-            false => owner.cloned(),
+            false => self.owner().cloned(),
+        }
+    }
+
+    /// Follows an older row of the same partition.
+    fn follow(&mut self, old: &Self) {
+        self.former = old.before(self);
+        if self.owner() == old.owner() {
+            self.since = old.since;
         }
     }
 }
@@ -119,7 +132,7 @@ impl OwnerTable {
         }
         next.revision = revision;
         for (old, new) in self.owners.iter().zip(&mut next.owners) {
-            new.former = old.before(new.record.as_ref());
+            new.follow(old);
         }
         let pairs = self.owners.iter().zip(&next.owners).zip(0..);
         let changed = pairs
@@ -174,9 +187,14 @@ impl OwnerTable {
                 let row = self.owners.get_mut(partition as usize)?;
                 let record: OwnerRecord = text.parse().ok()?;
                 check_epochs(row.record.as_ref(), Some(&record));
-                row.former = row.before(Some(&record));
-                row.record = Some(record);
-                row.changed = kept.changed;
+                let mut next = KnownOwner {
+                    changed: kept.changed,
+                    record: Some(record),
+                    former: None,
+                    since: now,
+                };
+                next.follow(row);
+                *row = next;
                 Some(partition)
             }
         }
