@@ -42,6 +42,9 @@ section! {
         etcd_quota: u64 = 2 << 30, Size, Restart, bounds = (1 << 20, 64 << 30);
         /// The address where the node listens for other nodes.
         listen: SocketAddr = loopback(PEER_PORT), Text, Restart;
+        /// The address where the node listens for clients of Redis Cluster.
+        listen_straight: Option<SocketAddr> = None, Maybe<Text>, Restart,
+            sample = r#""127.0.0.1:7436""#, usual = "none";
         /// The address that other nodes and clients are told.
         announce: Option<String> = None, Maybe<Text>, Restart, sample = r#""10.0.0.11""#,
             usual = "that of `listen`";
@@ -81,6 +84,8 @@ const LEASE: (Duration, Duration) = (Duration::from_secs(2), Duration::from_secs
 impl ClusterConfig {
     /// The key of the address for other nodes.
     pub(super) const PEERS: &str = "cluster.listen";
+    /// The key of the address for clients of Redis Cluster.
+    pub(super) const STRAIGHT: &str = "cluster.listen_straight";
 
     pub(super) fn read(section: &Section<'_>) -> Option<Self> {
         let mut cluster = Self::default();
@@ -153,13 +158,18 @@ impl ClusterConfig {
         }
     }
 
-    /// The address of the section, with its key and place.
-    pub(super) fn address(section: &Section<'_>) -> Option<(&'static str, SocketAddr, At)> {
+    /// Every address of the section, with its key and place.
+    pub(super) fn addresses(section: &Section<'_>) -> Vec<(&'static str, SocketAddr, At)> {
+        let written = |(name, key): (&'static str, &str)| {
+            let text = section.text(key)?;
+            Some((name, address(&text)?, section.at(key)))
+        };
+        let keys = [(Self::PEERS, "listen"), (Self::STRAIGHT, "listen_straight")];
+        let mut all: Vec<_> = keys.into_iter().filter_map(written).collect();
         if !section.has("listen") {
-            return Some((Self::PEERS, loopback(PEER_PORT), section.at.clone()));
+            all.push((Self::PEERS, loopback(PEER_PORT), section.at.clone()));
         }
-        let text = section.text("listen")?;
-        Some((Self::PEERS, address(&text)?, section.at("listen")))
+        all
     }
 }
 

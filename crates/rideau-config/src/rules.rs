@@ -21,6 +21,9 @@ pub(super) fn check(notes: &Notes<'_>, sections: &Sections<'_>, config: &Config)
         check_sockets(notes, section);
         check_waits(notes, section, config);
     }
+    if let Some(section) = &sections.cluster {
+        check_exposure(notes, &ClusterConfig::addresses(section), config);
+    }
     if let Some(section) = &sections.limits {
         check_input(notes, section, config);
     }
@@ -45,7 +48,7 @@ fn addresses(sections: &Sections<'_>) -> Vec<(&'static str, SocketAddr, At)> {
     let front = sections.front.as_ref();
     all.extend(front.map(FrontConfig::addresses).unwrap_or_default());
     let cluster = sections.cluster.as_ref();
-    all.extend(cluster.and_then(ClusterConfig::address));
+    all.extend(cluster.map(ClusterConfig::addresses).unwrap_or_default());
     all
 }
 
@@ -64,15 +67,12 @@ fn check_exposure(notes: &Notes<'_>, addresses: &[(&str, SocketAddr, At)], confi
             notes.error(at.clone(), message, hint);
         } else if !key.starts_with("tls_") && !config.users.is_empty() {
             let message = format!("passwords travel to {address} in the clear");
-            notes.warn(
-                at.clone(),
-                message,
-                if *key == "admin" {
-                    "use `tls_admin`, or a network you trust"
-                } else {
-                    "use `tls_listen`, or a network you trust"
-                },
-            );
+            let hint = match *key {
+                "admin" => "use `tls_admin`, or a network you trust",
+                ClusterConfig::STRAIGHT => "use a network you trust: this port has no TLS",
+                _ => "use `tls_listen`, or a network you trust",
+            };
+            notes.warn(at.clone(), message, hint);
         }
     }
 }

@@ -150,7 +150,7 @@ pub async fn run_daemon(daemon: Arc<Daemon>, ready: impl FnOnce(&Ready)) -> io::
 /// The same, and join a cluster.
 async fn run_joining(
     daemon: Arc<Daemon>,
-    joining: Option<Joining>,
+    mut joining: Option<Joining>,
     ready: impl FnOnce(&Ready),
 ) -> io::Result<()> {
     // Before any client is served: a signal that comes before would end the program.
@@ -160,7 +160,8 @@ async fn run_joining(
     let server = &config.server;
     let io_threads = Arc::new(IoThreads::start(server.threads)?);
     let tls = TlsFiles::read(&config)?;
-    let (listeners, mut addresses) = listen_redis(server, tls.server.as_ref()).await?;
+    let straight = joining.as_mut().and_then(|it| it.straight.take());
+    let (listeners, mut addresses) = listen_redis(server, tls.server.as_ref(), straight).await?;
     let (admin, places) = listen_http(server, tls.server.clone()).await?;
     let page = link(&daemon, &config, places.first());
     addresses.extend(places);
@@ -273,6 +274,7 @@ fn warn(daemon: &Daemon, config: &Config) {
 async fn listen_redis(
     server: &Server,
     acceptor: Option<&SharedAcceptor>,
+    straight: Option<Listener>,
 ) -> io::Result<(Vec<Listener>, Vec<String>)> {
     let (mut listeners, mut addresses) = (Vec::new(), Vec::new());
     for listen in &server.listen {
@@ -295,6 +297,10 @@ async fn listen_redis(
             addresses.push(format!("tls:{}", listener.address()));
             listeners.push(listener);
         }
+    }
+    if let Some(listener) = straight {
+        addresses.push(format!("straight:{}", listener.address()));
+        listeners.push(listener);
     }
     Ok((listeners, addresses))
 }

@@ -29,6 +29,7 @@ pub(crate) mod refusal_log;
 pub(crate) mod reserve;
 pub(crate) mod semaphore;
 pub(crate) mod sessions;
+pub(crate) mod tags;
 pub(crate) mod ticket;
 pub(crate) mod values;
 pub(crate) mod versions;

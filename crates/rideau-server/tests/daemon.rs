@@ -16,10 +16,14 @@ mod blocking;
 mod clients;
 #[path = "daemon/cluster.rs"]
 mod cluster;
+#[path = "daemon/cluster_clients.rs"]
+mod cluster_clients;
 #[path = "daemon/cluster_keys.rs"]
 mod cluster_keys;
 #[path = "daemon/cluster_locks.rs"]
 mod cluster_locks;
+#[path = "daemon/cluster_straight.rs"]
+mod cluster_straight;
 #[path = "daemon/cluster_values.rs"]
 mod cluster_values;
 #[path = "daemon/control.rs"]

@@ -102,6 +102,8 @@ pub(crate) struct Client {
     pub is_in_exec: bool,
     /// What the other node said of a command that it forwarded here.
     pub sent: SentCommand,
+    /// It is told where names of other nodes are, as a client of Redis Cluster.
+    pub is_straight: bool,
 }
 
 /// Details of a command that a node forwards to another node, or to itself.

@@ -26,6 +26,7 @@ mod regulators;
 mod route;
 mod sessions;
 mod settings;
+mod slots;
 mod still;
 mod table;
 mod tickets;
@@ -67,10 +68,22 @@ pub(crate) const ALL: &[About] = &{
 };
 
 /// Each family of commands has its own.
-const TABLES: [&[About]; 4] = [table::OURS, apps::TABLE, nodes::TABLE, tools::TABLE];
+const TABLES: [&[About]; 5] = [
+    table::OURS,
+    apps::TABLE,
+    nodes::TABLE,
+    slots::TABLE,
+    tools::TABLE,
+];
 
-const COUNT: usize =
-    table::OURS.len() + apps::TABLE.len() + nodes::TABLE.len() + tools::TABLE.len();
+const COUNT: usize = {
+    let (mut count, mut of) = (0, 0);
+    while of < TABLES.len() {
+        count += TABLES[of].len();
+        of += 1;
+    }
+    count
+};
 
 /// The names of all commands, in the order of the table.
 pub const NAMES: &[&str] = &{
@@ -345,6 +358,7 @@ fn may(client: &Client, about: &About, request: Request<'_>) -> Result<(), Comma
         return Err(listens(name));
     }
     if about.is_grant && client.daemon.is_draining() {
+        route::redirect(client, about, request)?;
         return Err(CommandError(format!("READONLY {STOPPING}.")));
     }
     let user = client.user.as_deref();

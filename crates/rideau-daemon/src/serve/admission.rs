@@ -28,6 +28,8 @@ pub(super) struct Coming {
     pub(super) proof: Proof,
     /// It is counted among those that have not logged in.
     pub(super) place: Option<Arc<LoginPlace>>,
+    /// It came to the port for clients of Redis Cluster.
+    pub(super) is_straight: bool,
 }
 
 impl Coming {
@@ -38,6 +40,7 @@ impl Coming {
             origin: uid.map_or(Origin::Unknown, Origin::User),
             proof,
             place: None,
+            is_straight: false,
         }
     }
 }
@@ -188,6 +191,7 @@ fn welcome(
         origin,
         proof,
         place,
+        is_straight,
     } = coming;
     let config = daemon.config.load();
     let id = daemon.clients.next_id();
@@ -211,6 +215,7 @@ fn welcome(
         origin,
         place,
         is_proven: true,
+        is_straight,
         generation,
         ..Client::new(daemon, card, user)
     }

@@ -3,7 +3,7 @@
 mod asks;
 
 use std::io;
-use std::net::TcpListener;
+use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,6 +21,7 @@ use rideau_process::panics;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 
+use super::listener::Listener;
 use crate::net::tls;
 use crate::state::cluster::{Cluster, read_left};
 use crate::state::daemon::Daemon;
@@ -38,6 +39,8 @@ const REPORTS_MAX: usize = 256 << 20;
 pub(super) struct Joining {
     /// The cluster.
     pub(super) cluster: Arc<Cluster>,
+    /// Where clients of Redis Cluster come, until it is served.
+    pub(super) straight: Option<Listener>,
     listener: TcpListener,
     secret: LinkSecret,
     tls: Option<PeerTls>,
@@ -61,7 +64,13 @@ impl Joining {
             ))
         })?;
         let tls = peer_tls(cluster)?;
-        let options = node_options(config, cluster, listener.local_addr()?.port())?;
+        let straight = match cluster.listen_straight {
+            Some(address) => Some(bind_straight(address)?),
+            None => None,
+        };
+        let straight_port = straight.as_ref().and_then(Listener::port);
+        let peer_port = listener.local_addr()?.port();
+        let options = node_options(config, cluster, peer_port, straight_port)?;
         tracing::info!(
             cluster = cluster.name,
             node = options.name,
@@ -71,6 +80,7 @@ impl Joining {
         let node = ClusterNode::open(options).await.map_err(io::Error::other)?;
         Ok(Self {
             cluster: Arc::new(Cluster::new(node)),
+            straight,
             listener,
             secret,
             tls,
@@ -84,6 +94,7 @@ impl Joining {
             listener,
             secret,
             tls,
+            straight: _,
         } = self;
         let (changed, table) = watch::channel(None);
         let (resigned, why) = watch::channel(None);
@@ -149,19 +160,33 @@ fn peer_tls(cluster: &ClusterConfig) -> io::Result<Option<PeerTls>> {
     made.map(Some).map_err(|error| bad("cert", &error))
 }
 
+fn bind_straight(address: SocketAddr) -> io::Result<Listener> {
+    let bound = Listener::bind_straight(address);
+    bound.map_err(|error| super::unheard(address, "cluster.listen_straight", &error))
+}
+
 /// The options of the node.
-fn node_options(config: &Config, cluster: &ClusterConfig, port: u16) -> io::Result<NodeOptions> {
+fn node_options(
+    config: &Config,
+    cluster: &ClusterConfig,
+    peer_port: u16,
+    straight_port: Option<u16>,
+) -> io::Result<NodeOptions> {
     let name = match &cluster.node {
         Some(name) => name.clone(),
         None => host_name()?,
     };
     let folder = values::folder(config).join("cluster");
-    let ip = cluster.listen.ip();
-    let announced = cluster.announce.clone().unwrap_or_else(|| ip.to_string());
-    let at = |port: u16| match announced.contains(':') {
-        true => format!("[{announced}]:{port}"),
-        false => format!("{announced}:{port}"),
+    let announced = |ip: IpAddr, port: u16| {
+        let host = cluster.announce.clone().unwrap_or_else(|| ip.to_string());
+        match host.contains(':') {
+            true => format!("[{host}]:{port}"),
+            false => format!("{host}:{port}"),
+        }
     };
+    let at = |port| announced(cluster.listen.ip(), port);
+    let straight = cluster.listen_straight.zip(straight_port);
+    let straight = straight.map(|(address, port)| announced(address.ip(), port));
     let tcp = config.server.listen.iter().find_map(|listen| match listen {
         Listen::Tcp(address) => Some(address.port()),
         Listen::Unix(_) => None,
@@ -170,9 +195,9 @@ fn node_options(config: &Config, cluster: &ClusterConfig, port: u16) -> io::Resu
     let usual = NodeOptions::new(&cluster.name, &name, folder, etcd_options(cluster)?);
     Ok(NodeOptions {
         about: NodeAbout {
-            peers: at(port),
+            peers: at(peer_port),
             clients: tcp.map(at).unwrap_or_default(),
-            straight: String::new(),
+            straight: straight.unwrap_or_default(),
             zone: String::new(),
             release: env!("CARGO_PKG_VERSION").into(),
             versions: LINK_VERSIONS,

@@ -29,6 +29,8 @@ use crate::state::reserve;
 pub(crate) enum Listener {
     /// An address and a port.
     Tcp(TcpListener),
+    /// The same, for clients of Redis Cluster: they are told where names of other nodes are.
+    Straight(TcpListener),
     /// An address and a port, within TLS, and how long a client has to get in.
     Tls(TcpListener, SharedAcceptor, Duration),
     /// A socket in the file system.
@@ -64,6 +66,15 @@ impl Listener {
         }
     }
 
+    /// Listen for clients of Redis Cluster.
+    ///
+    /// # Errors
+    ///
+    /// If another process does, or it may not be.
+    pub(super) fn bind_straight(address: SocketAddr) -> io::Result<Self> {
+        Ok(Self::Straight(bind::tcp(address)?))
+    }
+
     /// Listen for the operator.
     pub(super) fn control(listener: UnixListener, path: &Path) -> Self {
         Self::Control(listener, path.display().to_string())
@@ -72,7 +83,7 @@ impl Listener {
     /// Where it listens, the port chosen by the system included.
     pub(crate) fn address(&self) -> String {
         match self {
-            Self::Tcp(listener) | Self::Tls(listener, ..) => listener
+            Self::Tcp(listener) | Self::Straight(listener) | Self::Tls(listener, ..) => listener
                 .local_addr()
                 .map_or_else(|_| "?".into(), |address| address.to_string()),
             Self::Unix(_, path) | Self::Control(_, path) => format!("unix:{path}"),
@@ -82,7 +93,7 @@ impl Listener {
     /// The port, if there is one.
     pub(crate) fn port(&self) -> Option<u16> {
         match self {
-            Self::Tcp(listener) | Self::Tls(listener, ..) => {
+            Self::Tcp(listener) | Self::Straight(listener) | Self::Tls(listener, ..) => {
                 listener.local_addr().ok().map(|address| address.port())
             }
             Self::Unix(..) | Self::Control(..) => None,
@@ -97,15 +108,8 @@ impl Listener {
     /// Serve every connection that comes on these I/O threads, for ever.
     pub(crate) async fn serve(self, daemon: Arc<Daemon>, io_threads: Arc<IoThreads>) {
         match self {
-            Self::Tcp(listener) => loop {
-                match listener.accept().await {
-                    Ok((stream, address)) => {
-                        let accept = || accept_tcp(&daemon, &io_threads, stream, address);
-                        let _ = panics::contain(accept);
-                    }
-                    Err(error) => rest(&error).await,
-                }
-            },
+            Self::Tcp(listener) => serve_tcp(&listener, false, daemon, &io_threads).await,
+            Self::Straight(listener) => serve_tcp(&listener, true, daemon, &io_threads).await,
             Self::Tls(listener, acceptor, within) => {
                 serve_tls(&listener, acceptor, within, daemon, &io_threads).await;
             }
@@ -127,6 +131,24 @@ impl Listener {
                     Err(error) => rest(&error).await,
                 }
             },
+        }
+    }
+}
+
+/// Serve every connection that comes; `is_straight` are those of clients of Redis Cluster.
+async fn serve_tcp(
+    listener: &TcpListener,
+    is_straight: bool,
+    daemon: Arc<Daemon>,
+    io_threads: &IoThreads,
+) {
+    loop {
+        match listener.accept().await {
+            Ok((stream, address)) => {
+                let accept = || accept_tcp(&daemon, io_threads, stream, address, is_straight);
+                let _ = panics::contain(accept);
+            }
+            Err(error) => rest(&error).await,
         }
     }
 }
@@ -223,6 +245,7 @@ fn accept_tcp(
     io_threads: &IoThreads,
     stream: TcpStream,
     address: SocketAddr,
+    is_straight: bool,
 ) {
     let local = prepare(&stream, daemon);
     let coming = Coming {
@@ -231,6 +254,7 @@ fn accept_tcp(
         origin: Origin::of(address.ip()),
         proof: Proof::None,
         place: None,
+        is_straight,
     };
     let admitted = admit(daemon, coming);
     let daemon = Arc::clone(daemon);
@@ -286,6 +310,7 @@ async fn accept_tls(
         origin,
         proof,
         place,
+        is_straight: false,
     };
     let admitted = admit(&daemon, coming);
     drop(reserved);

@@ -5,6 +5,7 @@ mod entry;
 mod far;
 mod lines;
 mod names;
+mod straight;
 pub(crate) mod verbs;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -26,7 +27,9 @@ pub(crate) use claim::{ClaimOutcome, ClaimWait, LockClaim};
 pub(crate) use entry::{NameLease, NoLease};
 pub(crate) use far::{FarSession, read_left};
 pub(crate) use names::Names;
+pub(crate) use straight::StraightNode;
 
+use crate::state::tags::TicketTags;
 use far::FarSessions;
 
 /// How often a node looks whether it has heard of a new owner.
@@ -38,6 +41,8 @@ pub(crate) struct Cluster {
     pub node: ClusterNode,
     /// How values are dealt out.
     pub partitions: Partitions,
+    /// The tags of tickets.
+    pub tags: TicketTags,
     /// The links of this life of the node.
     pub links: RwLock<Option<PeerLinks>>,
     /// Locks of this node as an owner, and rows of its clients.
@@ -46,6 +51,8 @@ pub(crate) struct Cluster {
     far: FarSessions,
     /// The last attachment to a session of another node.
     next_far: AtomicU64,
+    /// When links to nodes were lost, until there is one again.
+    lost_links: Mutex<BTreeMap<Incarnation, Instant>>,
     /// The newest link to each node, and the last number of all.
     numbers: Mutex<(BTreeMap<Incarnation, u64>, u64)>,
     /// Answers what nodes ask this one, itself among them.
@@ -72,6 +79,8 @@ pub(crate) struct HopCounts {
     pub hops_in: AtomicU64,
     /// Commands that no node could answer.
     pub down: AtomicU64,
+    /// Commands whose clients were sent to another node.
+    pub redirects: AtomicU64,
     /// How long commands took that another node answered.
     pub took: Mutex<Histogram>,
 }
@@ -96,9 +105,11 @@ impl Cluster {
             names,
             far: FarSessions::default(),
             next_far: AtomicU64::new(1),
+            lost_links: Mutex::default(),
             numbers: Mutex::default(),
             node,
             partitions,
+            tags: TicketTags::new(partitions),
             links: RwLock::new(None),
             server: RwLock::new(None),
             digests: RwLock::default(),
@@ -176,6 +187,7 @@ impl Cluster {
             numbers.insert(node.clone(), *last);
             *last
         };
+        self.lost_links.lock().remove(&node);
         self.change_rows(|rows, effects| rows.linked(&node, link, effects));
         self.node.linked(node, link);
     }
@@ -185,6 +197,10 @@ impl Cluster {
         self.digests.write().forget(&node);
         let link = self.numbers.lock().0.remove(&node);
         if let Some(link) = link {
+            let mut lost_links = self.lost_links.lock();
+            lost_links.retain(|_, lost| self.is_recent(*lost));
+            lost_links.insert(node.clone(), Instant::now());
+            drop(lost_links);
             self.change_rows(|rows, effects| rows.unlinked(&node, link, effects));
             self.node.unlinked(node, link);
         }

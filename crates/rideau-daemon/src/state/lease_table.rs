@@ -15,6 +15,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::{Mutex, MutexGuard};
+use rideau_core::cluster::SlotTag;
 
 use crate::state::answer::Outcome;
 use crate::state::end::{EndReason, NotHeld};
@@ -64,6 +65,7 @@ struct Slot {
     kind: TicketKind,
     /// Its ask was refused, and only the answer is kept.
     is_refused: bool,
+    tag: SlotTag,
     holder: u32,
     prev: u32,
     next: u32,
@@ -182,7 +184,7 @@ impl LeaseTable {
     pub(crate) fn keep(
         &self,
         holder: HolderId,
-        kind: TicketKind,
+        (kind, tag): (TicketKind, SlotTag),
         thing: LeaseEntry,
         note: Option<Box<str>>,
         most: usize,
@@ -205,6 +207,7 @@ impl LeaseTable {
         let slot = &mut shard.slots[at];
         slot.secret = secret;
         slot.kind = kind;
+        slot.tag = tag;
         slot.holder = holder.at;
         slot.prev = NONE;
         slot.next = next;
@@ -213,6 +216,7 @@ impl LeaseTable {
         slot.thing = thing;
         Ok(Ticket {
             kind,
+            tag,
             place: holder.shard << SLOT_BITS | at,
             secret,
         })
@@ -444,6 +448,7 @@ impl Shard {
         let slot = &self.slots[at];
         Ticket {
             kind: slot.kind,
+            tag: slot.tag,
             place: shard << SLOT_BITS | at,
             secret: slot.secret,
         }
@@ -516,6 +521,7 @@ impl Default for Slot {
             secret: 0,
             kind: TicketKind::Lock,
             is_refused: false,
+            tag: SlotTag::NONE,
             holder: 0,
             prev: NONE,
             next: NONE,

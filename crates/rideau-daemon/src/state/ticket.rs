@@ -3,10 +3,16 @@
 //! A ticket is 128 bits: where it is kept, which start of a server gave it, and 72 bits
 //! that no client can guess. A place is used again, but never with the same bits: a
 //! client that comes with an old ticket gets nothing that belongs to another by now.
+//!
+//! On several nodes a tag stands before them, which tells clients of Redis Cluster where to
+//! send the ticket. It is no part of what the ticket stands for.
 
 use std::cell::RefCell;
 use std::fmt;
+use std::hash::{Hash, Hasher};
 use std::sync::LazyLock;
+
+use rideau_core::cluster::SlotTag;
 
 /// The kind of a ticket, which is its first letter.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -84,9 +90,11 @@ impl TicketKind {
 }
 
 /// The name of an ask from its beginning, and of the lease to its end.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Eq)]
 pub struct Ticket {
     pub kind: TicketKind,
+    /// The partition of what it is of.
+    pub(crate) tag: SlotTag,
     /// Where it is kept.
     pub(crate) place: u32,
     /// The start of the server, and what no client can guess, which is never 0.
@@ -95,6 +103,8 @@ pub struct Ticket {
 
 /// `g-` and 32 digits.
 const LEN: usize = 34;
+/// The same with a tag between.
+const LEN_MAX: usize = LEN + SlotTag::LEN_MAX;
 const SECRET: u128 = (1 << 96) - 1;
 /// This many bits of the secret are drawn for each ticket. Those above them are drawn
 /// once, when the server starts.
@@ -154,6 +164,7 @@ impl Ticket {
         let secret = secret();
         Self {
             kind,
+            tag: SlotTag::NONE,
             place,
             secret,
         }
@@ -161,17 +172,21 @@ impl Ticket {
 
     /// The ticket that is written so, if it is one.
     pub fn parse(text: &[u8]) -> Option<Self> {
-        let text: &[u8; LEN] = text.try_into().ok()?;
+        if !(LEN..=LEN_MAX).contains(&text.len()) {
+            return None;
+        }
         let (&[letter, dash], rest) = text.split_first_chunk()?;
         let kind = TicketKind::of(letter)?;
         if dash != b'-' {
             return None;
         }
+        let (tag, rest) = SlotTag::split_from(rest)?;
         let bits = number(rest.try_into().ok()?)?;
         let place = (bits >> 96) as u32;
         let secret = bits & SECRET;
         (secret != 0).then_some(Self {
             kind,
+            tag,
             place,
             secret,
         })
@@ -190,38 +205,65 @@ impl Ticket {
     /// As it is written.
     #[inline]
     pub fn text(self) -> Text {
-        let mut text = [0; LEN];
-        text[0] = self.kind.letter();
-        text[1] = b'-';
+        let mut text = Text {
+            bytes: [0; LEN_MAX],
+            len: LEN,
+        };
+        text.bytes[0] = self.kind.letter();
+        text.bytes[1] = b'-';
+        let mut at = 2;
+        if !self.tag.is_none() {
+            let (tag, len) = self.tag.text();
+            text.bytes[at..at + len].copy_from_slice(&tag[..len]);
+            at += len;
+            text.len += len;
+        }
         let bits = u128::from(self.place) << 96 | self.secret;
         let parts = [bits >> 96, bits >> 64, bits >> 32, bits];
-        for (eight, part) in text[2..].as_chunks_mut().0.iter_mut().zip(parts) {
+        for (eight, part) in text.bytes[at..].as_chunks_mut().0.iter_mut().zip(parts) {
             *eight = spread(part as u32).to_be_bytes();
         }
-        Text(text)
+        text
+    }
+}
+
+/// A tag is no part of what a ticket stands for.
+impl PartialEq for Ticket {
+    fn eq(&self, other: &Self) -> bool {
+        let key = |ticket: &Self| (ticket.kind, ticket.place, ticket.secret);
+        key(self) == key(other)
+    }
+}
+
+impl Hash for Ticket {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        (self.kind, self.place, self.secret).hash(state);
     }
 }
 
 /// A ticket as it is written.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub struct Text([u8; LEN]);
+pub struct Text {
+    bytes: [u8; LEN_MAX],
+    len: usize,
+}
 
 impl Text {
-    /// This many bytes, whatever it is for.
+    /// This many bytes, without a tag.
     pub const LEN: usize = LEN;
 }
 
 impl AsRef<[u8]> for Text {
     #[inline]
     fn as_ref(&self) -> &[u8] {
-        &self.0
+        &self.bytes[..self.len]
     }
 }
 
 impl fmt::Display for Ticket {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let text = self.text();
-        f.write_str(std::str::from_utf8(&text.0).expect("letters and digits"))
+        f.write_str(std::str::from_utf8(text.as_ref()).expect("letters and digits"))
     }
 }
 
@@ -267,6 +309,8 @@ fn random() -> u128 {
 
 #[cfg(test)]
 mod tests {
+    use rideau_core::cluster::Partitions;
+
     use super::*;
 
     #[test]
@@ -298,6 +342,26 @@ mod tests {
         ];
         for case in cases {
             assert_eq!(Ticket::parse(case.as_bytes()), None, "{case}");
+        }
+    }
+
+    #[test]
+    fn a_tag_says_where_a_ticket_goes_and_not_what_it_is() {
+        let partitions = Partitions::new(1024, 0).unwrap();
+        for (partition, tag) in (0..).zip(SlotTag::all(partitions)) {
+            let bare = Ticket::new(TicketKind::Lock, 7);
+            let ticket = Ticket { tag, ..bare };
+            let text = ticket.to_string();
+            assert!(text.starts_with(&format!("l-{tag}00000007")), "{text}");
+            assert_eq!(partitions.of_name(text.as_bytes()), partition);
+            let read = Ticket::parse(text.as_bytes()).unwrap();
+            assert_eq!((read, read.tag), (bare, tag));
+            assert!(!format!("{ticket:?}").contains(&text[text.len() - 8..]));
+        }
+        for bad in ["l-{}", "l-{0}", "l-{0A}", "l-{0000}", "l-{00", "l-00}"] {
+            let text = Ticket::new(TicketKind::Lock, 7).to_string();
+            let text = text.replacen("l-", bad, 1);
+            assert_eq!(Ticket::parse(text.as_bytes()), None, "{text}");
         }
     }
 

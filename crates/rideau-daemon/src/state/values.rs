@@ -25,6 +25,7 @@ use rideau::{OpenError, Ranges, RangesOptions};
 use tokio::task::AbortHandle;
 
 use crate::state::cluster::Cluster;
+use crate::state::tags::TicketTags;
 use crate::state::ticket::Ticket;
 use rideau_config::{Config, RangeConfig, StoreKind};
 use secret::{Origin, Secret};
@@ -45,6 +46,7 @@ pub(crate) struct Values {
     /// Takes the partitions of a node of a cluster.
     host: Option<Arc<dyn PartitionHost>>,
     secret: Secret,
+    tags: TicketTags,
     folder: Option<Folder>,
     /// The tickets of values that go with a connection or a session.
     held: Mutex<HashMap<u128, Ticket>>,
@@ -174,6 +176,7 @@ impl Values {
         let (ranges, host) = Ranges::in_cluster(options, cluster.node.log())?;
         Ok(Self {
             host: Some(Arc::new(host)),
+            tags: cluster.tags.clone(),
             ..Self::of(ranges, Secret::of(*cluster.node.secret()), None)
         })
     }
@@ -183,6 +186,7 @@ impl Values {
             ranges,
             host: None,
             secret,
+            tags: TicketTags::default(),
             folder,
             held: Mutex::default(),
             ending: Mutex::default(),
@@ -260,7 +264,7 @@ impl Values {
 
     /// The ticket of a value that is held for a time.
     pub(crate) fn ticket(&self, value: u128, fence: u64) -> ValueTicket {
-        self.secret.ticket(value, fence)
+        self.secret.ticket(value, fence, self.tags.of_value(value))
     }
 
     /// The value and fence of a ticket that we gave.

@@ -15,12 +15,13 @@ use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use crate::server::{PATIENCE, Server};
 
 const REDIS_PY: &str = "redis==8.1.0";
-const NODE_REDIS: &str = "redis@6.3.1";
-const IOREDIS: &str = "ioredis@6.0.0";
+const VALKEY_PY: &str = "valkey==6.2.0";
+pub(crate) const NODE_REDIS: &str = "redis@6.3.1";
+pub(crate) const IOREDIS: &str = "ioredis@6.0.0";
 
 /// Run something that has to succeed.
 #[track_caller]
-fn run(command: &mut Command) -> String {
+pub(crate) fn run(command: &mut Command) -> String {
     let output = command.output();
     let output = output.unwrap_or_else(|error| panic!("{command:?}: {error}"));
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -35,7 +36,7 @@ fn folder() -> PathBuf {
     folder
 }
 
-fn script(name: &str) -> PathBuf {
+pub(crate) fn script(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("tests/daemon")
         .join(name)
@@ -50,20 +51,33 @@ pub(crate) fn python() -> &'static Path {
 fn make_python() -> PathBuf {
     let home = folder().join("python");
     let python = home.join("bin/python");
-    let has_it = |python: &Path| {
-        let mut command = command(python);
-        command.args(["-c", "import redis"]);
-        command.output().is_ok_and(|output| output.status.success())
-    };
-    if !has_it(&python) {
+    if !has_module(&python, "redis") {
         run(command("python3").args(["-m", "venv"]).arg(&home));
         run(command(&python).args(["-m", "pip", "install", "-q", REDIS_PY]));
     }
     python
 }
 
+/// The same with valkey-py as well.
+pub(crate) fn python_of_valkey() -> &'static Path {
+    static PYTHON: OnceLock<&'static Path> = OnceLock::new();
+    PYTHON.get_or_init(|| {
+        let python = python();
+        if !has_module(python, "valkey") {
+            run(command(python).args(["-m", "pip", "install", "-q", VALKEY_PY]));
+        }
+        python
+    })
+}
+
+fn has_module(python: &Path, module: &str) -> bool {
+    let mut command = command(python);
+    command.arg("-c").arg(format!("import {module}"));
+    command.output().is_ok_and(|output| output.status.success())
+}
+
 /// A folder with this package of Node.
-fn node(package: &str) -> PathBuf {
+pub(crate) fn node(package: &str) -> PathBuf {
     // One test installs a package, and the others wait for it.
     static ONE: Mutex<()> = Mutex::new(());
     let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);

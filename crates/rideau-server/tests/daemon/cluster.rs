@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::{Read, Write};
-use std::net::TcpStream;
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::os::unix::fs::PermissionsExt;
 use std::process::Stdio;
 use std::thread;
@@ -46,6 +46,16 @@ impl Rig {
     /// A node of this name.
     pub(crate) fn node(&self, name: &str) -> Server {
         Server::with(&self.config(name, 2))
+    }
+
+    /// The same, and where clients of Redis Cluster reach it.
+    pub(crate) fn straight_node(&self, name: &str) -> (Server, SocketAddr) {
+        let port = free_port();
+        let straight = format!("listen_straight = \"127.0.0.1:{port}\"\npartitions");
+        let config = self.config(name, 2).replace("partitions", &straight);
+        let config = config.replace("drain = \"5s\"", "drain = \"60s\"");
+        let server = Server::with(&config);
+        (server, (Ipv4Addr::LOCALHOST, port).into())
     }
 
     pub(crate) fn config(&self, name: &str, lease: u32) -> String {

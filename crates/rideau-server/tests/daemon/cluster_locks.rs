@@ -19,7 +19,7 @@ fn three(rig: &Rig) -> [Server; 3] {
 }
 
 /// Keys that a node owns, as another one sees it.
-fn keys_of(server: &Server, owner: &str, count: usize) -> Vec<String> {
+pub(crate) fn keys_of(server: &Server, owner: &str, count: usize) -> Vec<String> {
     let shown = server.connect().ask("SHOW PARTITIONS");
     let rows = shown.parts()[1..].iter();
     let owned = rows.filter(|row| row.at(2) != &Value::Null && row.at(2).text() == owner);
@@ -32,13 +32,13 @@ fn keys_of(server: &Server, owner: &str, count: usize) -> Vec<String> {
 }
 
 /// The ticket and the fence of a lock, if it was granted.
-fn granted(reply: &Value) -> Option<(String, i64)> {
+pub(crate) fn granted(reply: &Value) -> Option<(String, i64)> {
     let is_go = matches!(reply, Value::List(_)) && reply.word() == "go";
     is_go.then(|| (reply.ticket(), reply.at(4).int()))
 }
 
 /// Ask for a lock until it is granted.
-fn until_locked(wire: &mut Wire, key: &str) -> (String, i64) {
+pub(crate) fn until_locked(wire: &mut Wire, key: &str) -> (String, i64) {
     let mut found = None;
     until("the lock is granted", || {
         found = granted(&wire.ask(&format!("LOCK {key}")));

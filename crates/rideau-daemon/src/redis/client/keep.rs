@@ -20,6 +20,11 @@ impl Client {
         // Every grant begins so, and it is written in one piece instead of seven.
         const HEAD: &[u8; 17] = b"*0\r\n$2\r\ngo\r\n$34\r\n";
         const END: usize = HEAD.len() + Text::LEN;
+        if !ticket.tag.is_none() {
+            let mut reply = self.reply();
+            reply.array(len.into()).bulk("go").bulk(ticket.text());
+            return reply;
+        }
         let mut line = [0; END + 2];
         line[..HEAD.len()].copy_from_slice(HEAD);
         line[1] += len;
@@ -42,9 +47,16 @@ impl Client {
         tail: &AskArgs,
     ) -> Result<Ticket, CommandError> {
         let most = self.config.limits.held_max;
-        let note = tail.note.clone();
+        let named = (kind, self.daemon.tag_of(&grant));
         let (lease_table, grant) = (&self.daemon.lease_table, LeaseEntry::Held(grant));
-        match lease_table.keep(self.owner(), kind, grant, note, most, self.now) {
+        match lease_table.keep(
+            self.owner(),
+            named,
+            grant,
+            tail.note.clone(),
+            most,
+            self.now,
+        ) {
             Ok(ticket) => Ok(ticket),
             Err(thing) => Err(self.give_back(*thing, most)),
         }

@@ -58,6 +58,7 @@ impl Client {
             transaction: None,
             is_in_exec: false,
             sent: SentCommand::default(),
+            is_straight: false,
         }
     }
 }

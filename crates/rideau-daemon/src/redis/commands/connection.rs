@@ -101,6 +101,10 @@ pub(super) fn hello(client: &mut Client, request: Request<'_>) -> Result<Next, C
 
 fn greet(client: &mut Client) {
     let (id, protocol) = (client.card.id as i64, client.protocol);
+    let mode = match client.is_straight {
+        true => "cluster",
+        false => "standalone",
+    };
     client
         .reply()
         .map(7)
@@ -113,7 +117,7 @@ fn greet(client: &mut Client) {
         .bulk("id")
         .integer(id)
         .bulk("mode")
-        .bulk("standalone")
+        .bulk(mode)
         .bulk("role")
         .bulk("master")
         .bulk("modules")

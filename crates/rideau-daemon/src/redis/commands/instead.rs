@@ -176,9 +176,6 @@ const TABLE: &[(&[&str], &str)] = &[
     ),
     (
         &[
-            "READONLY",
-            "READWRITE",
-            "ASKING",
             "SENTINEL",
             "REPLICAOF",
             "SLAVEOF",

@@ -175,6 +175,7 @@ pub(super) fn queue(client: &mut Client, at: usize, request: Request<'_>) -> Opt
 /// it is executed.
 fn may_queue(client: &Client, about: &About, request: Request<'_>) -> Result<(), CommandError> {
     super::may(client, about, request)?;
+    super::route::redirect(client, about, request)?;
     let word = request.word(1).map(Upper::of);
     let is_reply = word.is_some_and(|word| word.as_bytes() == b"REPLY");
     let is_alone = ALONE.contains(&about.name) || about.name == "CLIENT" && is_reply;

@@ -22,6 +22,7 @@ use crate::state::cluster::{Cluster, NoRoute, verbs};
 
 use super::{About, Subject, execute, find};
 
+pub(super) use names::redirect;
 pub(crate) use names::{IN_SESSION, NO_PARTITION};
 pub(crate) use values::ValueAsk;
 
@@ -70,6 +71,7 @@ pub(crate) fn elsewhere(
     let Some(cluster) = &client.daemon.cluster else {
         return Ok(None);
     };
+    redirect(client, about, request)?;
     if GROWS.contains(&about.name) {
         check_room(cluster)?;
     }

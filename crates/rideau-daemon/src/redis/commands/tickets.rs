@@ -128,10 +128,9 @@ pub(super) fn later_or_withdrawn(
     let most = client.daemon.config.load().limits.held_max;
     let asked = LeaseEntry::Asked(Arc::clone(&later));
     let note = tail.note.clone();
-    let kept = client
-        .daemon
-        .lease_table
-        .keep(client.owner(), kind, asked, note, most, client.now);
+    let named = (kind, client.daemon.tag_of_name(name.as_bytes()));
+    let lease_table = &client.daemon.lease_table;
+    let kept = lease_table.keep(client.owner(), named, asked, note, most, client.now);
     let Ok(ticket) = kept else {
         return Err(client.not_kept(most));
     };

@@ -4,10 +4,9 @@
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use rideau_config::OWN;
-use rideau_core::cluster::slot_of;
 use rideau_resp::{Arguments, Mistake, Quoted, Request, Upper};
 
-use super::{About, Subject, about, instead};
+use super::{About, Subject, about};
 use crate::redis::client::{Client, CommandError, Next};
 
 /// These commands. They tell nothing of others, so every user may use them.
@@ -65,15 +64,6 @@ pub(super) const TABLE: &[About] = &[
         "WHOAMI",
         "The user of this connection",
         acl,
-    ),
-    about(
-        "CLUSTER",
-        2,
-        OWN,
-        Subject::Nothing,
-        "KEYSLOT name",
-        "The slot of a name, as clients of a cluster compute it",
-        cluster,
     ),
     about(
         "MODULE",
@@ -165,21 +155,6 @@ fn acl(client: &mut Client, request: Request<'_>) -> Result<Next, CommandError> 
     let user = client.user.as_ref().map(|user| user.name.clone());
     let user = user.unwrap_or_else(|| "default".into());
     client.reply().bulk(user);
-    Ok(Next::Done)
-}
-
-fn cluster(client: &mut Client, request: Request<'_>) -> Result<Next, CommandError> {
-    let (what, mut arguments) = part(request)?;
-    if what.as_bytes() != b"KEYSLOT" {
-        // Clients of a cluster look for Redis' own words.
-        return Err(CommandError(format!(
-            "ERR This instance has cluster support disabled: {}",
-            instead::ALONE
-        )));
-    }
-    let name = arguments.word("CLUSTER KEYSLOT", "a name")?;
-    arguments.end("CLUSTER KEYSLOT")?;
-    client.reply().integer(slot_of(name).into());
     Ok(Next::Done)
 }
 

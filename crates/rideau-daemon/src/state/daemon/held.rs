@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use rideau::Locks;
 use rideau_config::Buckets;
-use rideau_core::cluster::{Certainty, Incarnation};
+use rideau_core::cluster::{Certainty, Incarnation, SlotTag};
 use rideau_process::panics;
 use tokio::sync::broadcast::error::RecvError;
 
@@ -77,6 +77,22 @@ impl Daemon {
             let _ = panics::contain(|| end(thing, why));
         }
         (count > 0).then_some(count)
+    }
+
+    /// The tag of the ticket of a grant.
+    pub(crate) fn tag_of(&self, grant: &Grant) -> SlotTag {
+        match (&self.cluster, grant) {
+            (None, _) => SlotTag::NONE,
+            // The key need not be text.
+            (Some(cluster), Grant::Name(lease)) => cluster.tags.of_name(&lease.key),
+            (Some(cluster), grant) => cluster.tags.of_name(grant.name().as_bytes()),
+        }
+    }
+
+    /// The tag of tickets of something with this name.
+    pub(crate) fn tag_of_name(&self, name: &[u8]) -> SlotTag {
+        let cluster = self.cluster.as_ref();
+        cluster.map_or(SlotTag::NONE, |cluster| cluster.tags.of_name(name))
     }
 
     /// A value goes with the holder of this ticket. The holder that had it before has

@@ -209,6 +209,7 @@ impl Shard {
 #[cfg(test)]
 mod tests {
     use parking_lot::Mutex;
+    use rideau_core::cluster::SlotTag;
 
     use super::*;
     use crate::state::ticket::TicketKind;
@@ -225,7 +226,7 @@ mod tests {
     fn keep(lease_table: &LeaseTable, holder: HolderId) -> Ticket {
         let kept = lease_table.keep(
             holder,
-            TicketKind::Lock,
+            (TicketKind::Lock, SlotTag::NONE),
             LeaseEntry::None,
             None,
             usize::MAX,
@@ -288,7 +289,7 @@ mod tests {
         assert_eq!(lease_table.count(first), 0);
         let kept = lease_table.keep(
             first,
-            TicketKind::Lock,
+            (TicketKind::Lock, SlotTag::NONE),
             LeaseEntry::None,
             None,
             usize::MAX,

@@ -11,6 +11,7 @@ use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
+use rideau_core::cluster::SlotTag;
 use siphasher::sip128::{Hasher128, SipHasher24};
 
 use crate::state::ticket::{self, Ticket, spread};
@@ -45,8 +46,8 @@ const SUM: usize = 8;
 const PROOF: usize = 12;
 // They are written four at a time.
 const _: () = assert!(PROOF.is_multiple_of(4));
-/// `v-`, a value, a fence and a proof with dashes between.
-const TEXT_LEN: usize = 2 + 32 + 1 + 16 + 1 + 2 * PROOF;
+/// `v-`, a tag, a value, a fence and a proof with dashes between.
+const TEXT_LEN: usize = 2 + SlotTag::LEN_MAX + 32 + 1 + 16 + 1 + 2 * PROOF;
 
 impl Secret {
     pub(super) fn random() -> Self {
@@ -119,13 +120,15 @@ impl Secret {
         fs::File::open(folder)?.sync_all()
     }
 
-    pub(super) fn ticket(&self, value: u128, fence: u64) -> ValueTicket {
+    pub(super) fn ticket(&self, value: u128, fence: u64, tag: SlotTag) -> ValueTicket {
         let mut ticket = ValueTicket {
             text: [0; TEXT_LEN],
             len: 0,
         };
         ticket.push(b'v');
         ticket.push(b'-');
+        let (tag, len) = tag.text();
+        ticket.push_all(&tag[..len]);
         ticket.push_number(value);
         ticket.push(b'-');
         ticket.push_number(fence.into());
@@ -138,7 +141,7 @@ impl Secret {
         let (text, proof) = text
             .strip_prefix(b"v-")?
             .split_last_chunk::<{ 2 * PROOF }>()?;
-        let text = text.strip_suffix(b"-")?;
+        let (_, text) = SlotTag::split_from(text.strip_suffix(b"-")?)?;
         let dash = text.iter().position(|byte| *byte == b'-')?;
         let value = number(&text[..dash])?;
         let fence = u64::try_from(number(&text[dash + 1..])?).ok()?;
@@ -248,22 +251,27 @@ impl fmt::Debug for ValueTicket {
 
 #[cfg(test)]
 mod tests {
+    use rideau_core::cluster::Partitions;
+
     use super::*;
 
     #[test]
     fn a_ticket_is_read_with_its_own_secret_and_no_other() {
         let (ours, theirs) = (Secret::random(), Secret::random());
         for (value, fence) in [(0, 0), (u128::MAX, u64::MAX), (0xffff_0a14_0307, 17)] {
-            let ticket = ours.ticket(value, fence).to_string();
-            assert_eq!(ours.read(ticket.as_bytes()), Some((value, fence)));
-            assert_eq!(theirs.read(ticket.as_bytes()), None);
+            for tag in SlotTag::all(Partitions::ONE).iter().chain(&[SlotTag::NONE]) {
+                let ticket = ours.ticket(value, fence, *tag).to_string();
+                assert!(ticket.starts_with(&format!("v-{tag}")));
+                assert_eq!(ours.read(ticket.as_bytes()), Some((value, fence)));
+                assert_eq!(theirs.read(ticket.as_bytes()), None);
+            }
         }
     }
 
     #[test]
     fn no_other_text_is_a_ticket() {
         let secret = Secret::random();
-        let good = secret.ticket(0xa0b, 0xc0d).to_string();
+        let good = secret.ticket(0xa0b, 0xc0d, SlotTag::NONE).to_string();
         let (head, proof) = good.rsplit_once('-').unwrap();
         let cases = [
             String::new(),
@@ -278,6 +286,8 @@ mod tests {
             format!("v-a0b-c0e-{proof}"),
             format!("v-+a0b-c0d-{proof}"),
             format!("v--c0d-{proof}"),
+            format!("v-{{}}a0b-c0d-{proof}"),
+            format!("v-{{a0b-c0d-{proof}"),
             format!("v-a0b--{proof}"),
             format!("v-a0b-c0g-{proof}"),
             format!("v-{:0>33}-c0d-{proof}", "1a0b"),

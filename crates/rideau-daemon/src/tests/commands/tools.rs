@@ -204,9 +204,11 @@ fn what_tools_send_is_answered_as_it_is() {
         assert!(peer.say(line).starts_with("-ERR "), "{line}");
     }
     assert!(peer.say("ACL LIST").contains("CONFIG GET user"));
-    let alone = peer.say("CLUSTER SLOTS");
-    assert!(alone.contains("cluster support disabled"), "{alone}");
-    assert!(alone.contains("connect as to a single"), "{alone}");
+    for line in ["CLUSTER SLOTS", "CLUSTER INFO", "READONLY", "ASKING"] {
+        let alone = peer.say(line);
+        assert!(alone.contains("cluster support disabled"), "{alone}");
+        assert!(alone.contains("connect as to a single"), "{alone}");
+    }
     let Value::Array(time) = peer.ask(&["TIME"]) else {
         panic!("TIME answers no array");
     };

@@ -44,6 +44,7 @@ struct HopsNow {
     sent: u64,
     served: u64,
     down: u64,
+    redirects: u64,
     took: Histogram,
 }
 
@@ -175,6 +176,7 @@ impl ClusterNow {
                 sent: read(&counts.hops_out),
                 served: read(&counts.hops_in),
                 down: read(&counts.down),
+                redirects: read(&counts.redirects),
                 took: counts.took.lock().clone(),
             },
             pulse,
@@ -261,6 +263,8 @@ facts! { ClusterNow: "cluster" by "cluster", joined {
     etcd_used: Bytes, [SHOW, GAUGE], |it| it.pulse.room.used, "Bytes that are used in etcd.";
     etcd_file: Bytes, [SHOW, GAUGE], |it| it.pulse.room.file, "Bytes of etcd's file.";
     etcd_quota: Bytes, [SHOW, GAUGE], |it| it.pulse.room.quota, "Bytes that etcd may use.";
+    redirects: Count, [SHOW, COUNTER], |it| it.hops.redirects,
+        "Commands of clients of Redis Cluster that were answered with the address of another node.";
 }
 
 facts! { NodeNow: "node" by "node", joined {};

@@ -3,13 +3,15 @@
 //! opened a session what its connections do.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use rideau_cluster::{LinkError, NodeAbout, PeerAnswer, PeerAsk};
 use rideau_core::cluster::Incarnation;
 use rideau_resp::Request;
 
 use super::{NOT_MINE, Place, down};
-use crate::redis::client::{Client, OnReady};
+use crate::redis::client::{Client, CommandError, OnReady};
 use crate::redis::commands::About;
 use crate::state::cluster::{Cluster, FarSession, NoRoute};
 use crate::state::end::EndReason;
@@ -23,6 +25,12 @@ pub(crate) const IN_SESSION: u32 = u32::MAX - 1;
 
 /// Commands that look at a name.
 const LOOKS: [&str; 1] = ["LOCK.STAT"];
+
+/// Commands about names that the owners of partitions decide on.
+const SHARED: [&str; 3] = ["LOCK", "UNLOCK", "LOCK.STAT"];
+
+/// So long after it has learnt of an owner a node forwards: the owner may learn it later.
+const SETTLE: Duration = Duration::from_millis(200);
 
 /// Commands about what the client's holder has, or is to have.
 const OF_HOLDER: [&str; 10] = [
@@ -66,7 +74,6 @@ pub(super) fn place(
     }
     let ticket = ticket?;
     let is_of_node = match ticket.kind {
-        TicketKind::Value => false,
         TicketKind::Session => is_session,
         _ => !is_session,
     };
@@ -74,6 +81,43 @@ pub(super) fn place(
         return None;
     }
     giver(cluster, ticket).map(Place::Node)
+}
+
+/// Send a client of Redis Cluster to the node that owns the name of its command.
+///
+/// # Errors
+///
+/// If it is another node: the address of that.
+pub(in crate::redis::commands) fn redirect(
+    client: &Client,
+    about: &About,
+    request: Request<'_>,
+) -> Result<(), CommandError> {
+    if !client.is_straight || client.is_in_exec || !SHARED.contains(&about.name) {
+        return Ok(());
+    }
+    // What a session holds goes with it, whichever node owns the name.
+    let is_in_session = client.far.is_some() || client.session.is_some();
+    let Some(cluster) = client.daemon.cluster.as_ref().filter(|_| !is_in_session) else {
+        return Ok(());
+    };
+    let name = request.word(1).unwrap_or_default();
+    // A server that stops grants nothing, so it forwards nothing either.
+    let settle = match client.daemon.is_draining() {
+        true => Duration::ZERO,
+        false => SETTLE,
+    };
+    let Some(moved) = cluster.redirect(name, settle) else {
+        return Ok(());
+    };
+    // The connection has units of it from before the partition moved.
+    let lease_table = &client.daemon.lease_table;
+    let held = lease_table.newest(client.owner(), |grant| grant.is_lock_of(name));
+    if held.is_some() {
+        return Ok(());
+    }
+    cluster.counts.redirects.fetch_add(1, Ordering::Relaxed);
+    Err(CommandError(moved))
 }
 
 /// The node that gave a ticket, if it lives.

@@ -1,0 +1,33 @@
+//! The tags that tickets get on several nodes.
+
+use std::sync::Arc;
+
+use rideau_core::cluster::{Partitions, SlotTag};
+
+/// A tag for each partition; none on a server that is alone.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct TicketTags(Option<(Partitions, Arc<[SlotTag]>)>);
+
+impl TicketTags {
+    /// Those of a node of a cluster.
+    pub(crate) fn new(partitions: Partitions) -> Self {
+        Self(Some((partitions, SlotTag::all(partitions).into())))
+    }
+
+    /// The tag of tickets of something with this name.
+    pub(crate) fn of_name(&self, name: &[u8]) -> SlotTag {
+        self.of(|partitions| partitions.of_name(name))
+    }
+
+    /// The tag of tickets of a value.
+    pub(crate) fn of_value(&self, value: u128) -> SlotTag {
+        self.of(|partitions| partitions.of_value(value))
+    }
+
+    fn of(&self, partition: impl FnOnce(Partitions) -> u32) -> SlotTag {
+        match &self.0 {
+            None => SlotTag::NONE,
+            Some((partitions, tags)) => tags[partition(*partitions) as usize],
+        }
+    }
+}
