@@ -17,6 +17,7 @@ mod plain;
 mod pool;
 mod protector;
 mod queues;
+mod rate_limit;
 mod regulator;
 mod valves;
 mod worth;
