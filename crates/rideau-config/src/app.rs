@@ -12,10 +12,14 @@ use rideau_core::apps::{self, TrialRules};
 use rideau_core::queue;
 use rideau_process::Signal;
 
+use crate::access::{RateLimit, RateTable};
+use crate::access_log::{AccessFormat, AccessLog, HiddenPart, LogPlace};
 use crate::core_kinds::AppQueue;
+use crate::error_page::{ErrorPage, PageFiles};
 use crate::exec::{Command, Env, StopSignal};
+use crate::front::Network;
 use crate::kinds::{
-    Answer, AutoWord, FullPath, Maybe, Number, Or, OrNone, Positive, Size, Span, Text,
+    Answer, AutoWord, FullPath, List, Maybe, Number, Or, OrNone, Positive, Size, Span, Text, Word,
 };
 use crate::table::section;
 use read::{
@@ -38,6 +42,8 @@ section! {
             options: apps::Options = usual_options();
             /// How requests are treated.
             http: Http = Http::default();
+            /// Which requests are let in, and what is written and said of them.
+            access: AppAccess = AppAccess::default();
         }
         /// Requests for these hosts go to this app: `"shop.example"`, `"*.shop.example"`.
         /// Empty: all hosts that no other app has.
@@ -225,6 +231,39 @@ section! {
         retries: bool = true, Answer, Requests, name = "retry";
         /// Answers have a `Server-Timing` header: how long the request waited and the app took.
         tells_timing: bool = false, Answer, Requests, name = "timing";
+    }
+}
+
+section! {
+    /// Which requests are let in, and what is written and said of them.
+    #[derive(Clone, PartialEq, Eq, Debug)]
+    pub struct AppAccess {
+        /// Only clients of these networks are served, as far as `[front]` serves them; empty: all
+        /// of those.
+        allow: Vec<Network> = Vec::new(), List, Requests, sample = r#"["10.0.0.0/8"]"#,
+            above = "Which clients may come, and how often.";
+        /// Clients of these networks are not served, whatever `allow` says.
+        deny: Vec<Network> = Vec::new(), List, Requests, sample = r#"["10.9.0.0/16"]"#;
+        /// Requests and WebSockets of one address at a time, or of one /64 of IPv6. What is over it
+        /// is told 429.
+        client_connections_max: Option<usize> = None, OrNone<Number>, Requests,
+            bounds = (1, 10_000_000), sample = "32";
+        /// How often one client may ask for this app; `[front]` limits it as well.
+        rate_limit: Option<RateLimit> = None, RateTable, Requests, usual = r#""none""#,
+            sample = r#"{ rate = "20/s", burst = 40, by = "client" }"#;
+        /// The log of its requests, instead of that of `[front]`.
+        access_log: Option<AccessLog> = None, Maybe<LogPlace>, Requests,
+            usual = "that of `[front]`", sample = r#""stdout""#,
+            above = "The log of its requests, and pages for the front's own answers.";
+        /// The form of its lines.
+        access_format: Option<AccessFormat> = None, Maybe<Word>, Requests,
+            usual = "that of `[front]`", sample = r#""json""#;
+        /// What is left out of it, besides what `[front]` leaves out.
+        access_hide: Vec<HiddenPart> = Vec::new(), List, Requests,
+            sample = r#"["query:token"]"#;
+        /// Pages for the front's own answers, by status, before those of `[front]`.
+        error_page: Vec<ErrorPage> = Vec::new(), PageFiles, Requests, usual = "{}",
+            sample = "{}";
     }
 }
 

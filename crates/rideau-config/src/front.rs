@@ -9,6 +9,9 @@ use std::time::Duration;
 
 use rideau_core::apps::{self, EvictFor};
 
+use super::access::{Hsts, HstsValue, HttpsRedirect, RateLimit, RateTable};
+use super::access_log::{AccessFormat, AccessLog, HiddenPart, LogPlace};
+use super::error_page::{ErrorPage, PageFiles};
 use super::key::Key;
 use super::kinds::{
     ByteRate, FullPath, List, Maybe, Number, OrNone, Positive, Size, Span, Word, Written, spelled,
@@ -29,6 +32,13 @@ section! {
         listen: Vec<SocketAddr> = Vec::new(), List, Restart, sample = r#"["127.0.0.1:3000"]"#;
         /// The same within TLS; needs a `[certificate.NAME]`.
         tls_listen: Vec<SocketAddr> = Vec::new(), List, Restart, sample = r#"["127.0.0.1:3443"]"#;
+        /// `"auto"`: a request that came without TLS is sent to `https` with a 308, if its host
+        /// has a certificate and TLS is spoken. `"none"`: never.
+        redirect_https: HttpsRedirect = HttpsRedirect::Auto, Word, Requests;
+        /// Answers within TLS tell browsers to use TLS alone from then on
+        /// (`Strict-Transport-Security`): for how long, or a table.
+        hsts: Option<Hsts> = None, HstsValue, Connections, usual = r#""none""#,
+            sample = r#"{ max_age = "180d", subdomains = false, preload = false }"#;
         /// Processes of all apps together.
         max => (limits.max): usize, Number, Live, bounds = (1, PROCESSES_MAX), sample = "24",
             usual = "one for each 256 MiB of memory, and 6 at least";
@@ -46,6 +56,34 @@ section! {
         starve_min => (limits.starve_min): Duration, Span, Live;
         /// Networks whose `X-Forwarded-*` is believed; from all others it is replaced.
         trust: Vec<Network> = Vec::new(), List, Requests, sample = r#"["10.0.0.0/8", "::1"]"#;
+        /// Only clients of these networks are served; empty: all. Others are told 403 `denied`. The
+        /// address is that which a peer in `trust` speaks for.
+        allow: Vec<Network> = Vec::new(), List, Requests, sample = r#"["0.0.0.0/0", "::/0"]"#,
+            above = "Which clients may come, and how often.";
+        /// Clients of these networks are not served, whatever `allow` says.
+        deny: Vec<Network> = Vec::new(), List, Requests, sample = r#"["203.0.113.0/24"]"#;
+        /// Connections of one address at a time, or of one /64 of IPv6. Peers in `trust` have no
+        /// such limit, for they speak for many.
+        client_connections_max: Option<usize> = Some(256), OrNone<Number>, Connections,
+            bounds = (1, 10_000_000);
+        /// How often one client may ask, all apps together. What is over it is told 429
+        /// `rate_limited`.
+        rate_limit: Option<RateLimit> = None, RateTable, Requests, usual = r#""none""#,
+            sample = r#"{ rate = "100/s", burst = 200, by = "client" }"#;
+        /// The log of requests: the full path of a file, or `"stdout"`. SIGUSR1 opens the file
+        /// anew.
+        access_log: AccessLog = AccessLog::None, LogPlace, Requests,
+            above = "The log of requests, and pages for the front's own answers.";
+        /// The form of its lines; `"json"` says more.
+        access_format: AccessFormat = AccessFormat::Combined, Word, Requests;
+        /// What is left out: `"client"` (the end of the address), `"query"`, `"query:NAME"` (the
+        /// value of an argument), `"header:referer"`, `"header:user-agent"`.
+        access_hide: Vec<HiddenPart> = Vec::new(), List, Requests,
+            sample = r#"["query:token", "header:referer"]"#;
+        /// Pages for the front's own answers, by status: `503`, or `"5xx"` for all that begin so.
+        /// `{status}`, `{id}` and `{retry_after}` are filled in. Apps may have others.
+        error_page: Vec<ErrorPage> = Vec::new(), PageFiles, Requests, usual = "{}",
+            sample = "{}";
         /// `"detailed"` shows the details of a failed start: for developers.
         error_pages: ErrorPages = ErrorPages::Short, Word, Requests;
         /// Bytes of the head of a request.

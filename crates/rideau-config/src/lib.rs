@@ -7,6 +7,8 @@
 //! too. What the values mean to a machine is said by the core, whose own options
 //! they become.
 
+mod access;
+mod access_log;
 mod app;
 mod broker;
 mod certificate;
@@ -16,6 +18,7 @@ mod core_kinds;
 mod core_read;
 mod core_tables;
 mod core_words;
+mod error_page;
 mod exec;
 mod fault;
 mod front;
@@ -49,11 +52,14 @@ mod user;
 mod view;
 mod words;
 
-pub use app::{AppConfig, AppListen, AppReady, Health, Http, RunSpec};
+pub use access::{Hsts, HttpsRedirect, LimitBy, RateLimit, RequestRate};
+pub use access_log::{AccessFormat, AccessLog, HiddenPart, LoggedHeader};
+pub use app::{AppAccess, AppConfig, AppListen, AppReady, Health, Http, RunSpec};
 pub use broker::{BrokerConfig, BrokerParts, Feed, RegulatorConfig, Source};
 pub use certificate::CertificateConfig;
 pub use cluster::{ClusterConfig, EtcdUrl};
 pub use config::{Config, Env};
+pub use error_page::{ErrorPage, StatusPattern};
 pub use exec::Exec;
 pub use fault::{Fault, Faults, Level};
 pub use front::{ErrorPages, FrontConfig, Network};

@@ -13,6 +13,7 @@ use super::broker::{BrokerConfig, RegulatorConfig};
 use super::certificate::CertificateConfig;
 use super::cluster::ClusterConfig;
 use super::config::{Config, Env};
+use super::error_page;
 use super::fault::Faults;
 use super::keyed::Keyed;
 use super::lock::LockRule;
@@ -144,23 +145,43 @@ fn config(notes: &Notes<'_>, root: &dyn TableLike, look: Look) -> Config {
     config.unexpanded = Arc::new(notes.unexpanded());
     rules::check(notes, &sections, &config);
     if look == Look::Around {
-        for (path, at) in notes.files() {
-            if let Err(error) = look_at(&path) {
-                let message = format!("{} cannot be read: {error}", path.display());
-                notes.error(at, message, "the server needs it to start");
-            }
-        }
-        for (path, at) in notes.secret_files() {
-            let about = fs::metadata(&path).ok().filter(fs::Metadata::is_file);
-            let mode = about.map_or(0, |about| about.permissions().mode());
-            if mode & 0o007 != 0 {
-                let (path, mode) = (path.display(), mode & 0o777);
-                let message = format!("{path} can be read by every account here (mode {mode:03o})");
-                notes.warn(at, message, format!("run chmod o= {path}"));
-            }
-        }
+        look_around(notes);
     }
     config
+}
+
+/// Note what is wrong with the files that the file names.
+fn look_around(notes: &Notes<'_>) {
+    for (path, at) in notes.files() {
+        if let Err(error) = look_at(&path) {
+            let message = format!("{} cannot be read: {error}", path.display());
+            notes.error(at, message, "the server needs it to start");
+        }
+    }
+    for (path, at) in notes.pages() {
+        if let Err(error) = error_page::read(&path) {
+            let message = format!("{} cannot be used: {error}", path.display());
+            let hint = "a page is a file of text in UTF-8, 64KiB at most";
+            notes.error(at, message, hint);
+        }
+    }
+    for (path, at) in notes.new_files() {
+        let folder = path.parent().unwrap_or(&path);
+        if !folder.is_dir() {
+            let folder = folder.display();
+            let message = format!("there is no folder {folder}");
+            notes.error(at, message, format!("run mkdir -p {folder}"));
+        }
+    }
+    for (path, at) in notes.secret_files() {
+        let about = fs::metadata(&path).ok().filter(fs::Metadata::is_file);
+        let mode = about.map_or(0, |about| about.permissions().mode());
+        if mode & 0o007 != 0 {
+            let (path, mode) = (path.display(), mode & 0o777);
+            let message = format!("{path} can be read by every account here (mode {mode:03o})");
+            notes.warn(at, message, format!("run chmod o= {path}"));
+        }
+    }
 }
 
 /// Fails unless there is a file that we may read.

@@ -37,6 +37,8 @@ pub(super) struct Notes<'a> {
     more: Cell<usize>,
     files: RefCell<Vec<(PathBuf, At)>>,
     secrets: RefCell<Vec<(PathBuf, At)>>,
+    new_files: RefCell<Vec<(PathBuf, At)>>,
+    pages: RefCell<Vec<(PathBuf, At)>>,
     unexpanded: RefCell<Vec<Unexpanded>>,
     /// The variables that were put in, and what they stand for.
     variables: RefCell<Vec<(String, String)>>,
@@ -88,6 +90,8 @@ impl<'a> Notes<'a> {
             more: Cell::default(),
             files: RefCell::default(),
             secrets: RefCell::default(),
+            new_files: RefCell::default(),
+            pages: RefCell::default(),
             unexpanded: RefCell::default(),
             variables: RefCell::default(),
             is_filled: Cell::default(),
@@ -120,6 +124,24 @@ impl<'a> Notes<'a> {
     pub(super) fn secret_file(&self, path: PathBuf, at: At) {
         self.secrets.borrow_mut().push((path.clone(), at.clone()));
         self.file(path, at);
+    }
+
+    /// The file names a file that is written, whose folder has to be there.
+    pub(super) fn new_file(&self, path: PathBuf, at: At) {
+        self.new_files.borrow_mut().push((path, at));
+    }
+
+    pub(super) fn new_files(&self) -> Vec<(PathBuf, At)> {
+        self.new_files.borrow().clone()
+    }
+
+    /// The file names a page for the front's own answers.
+    pub(super) fn page(&self, path: PathBuf, at: At) {
+        self.pages.borrow_mut().push((path, at));
+    }
+
+    pub(super) fn pages(&self) -> Vec<(PathBuf, At)> {
+        self.pages.borrow().clone()
     }
 
     pub(super) fn secret_files(&self) -> Vec<(PathBuf, At)> {

@@ -4,7 +4,10 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use rideau_config::{AppConfig, AppListen, AppReady, Config, ErrorPages, Health, Live, Now, plan};
+use rideau_config::{
+    AccessLog, AppAccess, AppConfig, AppListen, AppReady, Config, ErrorPages, Health,
+    HttpsRedirect, LimitBy, Live, Now, plan,
+};
 use rideau_core::apps::EvictFor;
 use rideau_core::queue;
 use rideau_process::Signal;
@@ -90,6 +93,53 @@ fn the_front_is_read_with_all_that_it_says() {
     assert_eq!(front.send_rate_min, None);
     let unbound = read("[front]\nbody_rate_min = \"none\"\n").front;
     assert_eq!(unbound.body_rate_min, None);
+}
+
+#[test]
+fn what_is_said_of_clients_and_of_the_log_is_read_and_shown() {
+    let pages = std::env::temp_dir().join("page.html");
+    let config = read(&format!(
+        "[front]\nredirect_https = \"none\"\nhsts = \"365d\"\nallow = \"::1\"\n\
+         deny = [\"10.0.0.0/8\"]\nclient_connections_max = \"none\"\n\
+         rate_limit = {{ rate = \"100/m\", by = \"cookie:id\" }}\n\
+         access_log = \"/var/log/a.log\"\naccess_format = \"json\"\n\
+         access_hide = [\"client\", \"query\", \"query:a\", \"header:Referer\"]\n\
+         error_page = {{ 503 = {pages:?}, \"5xx\" = {pages:?} }}\n\
+         [app.a]\nexec = \"x\"\nclient_connections_max = 7\naccess_log = \"none\"\n\
+         rate_limit = {{ rate = \"5/10s\", burst = 9, by = \"header:X-Key\" }}\n\
+         error_page = {{ \"4xx\" = {pages:?} }}\n\
+         [app.b]\nexec = \"x\"\nhosts = \"b\"\n"
+    ));
+    let front = &config.front;
+    assert_eq!(front.redirect_https, HttpsRedirect::None);
+    let year = Duration::from_secs(365 * 24 * 3600);
+    assert_eq!(front.hsts.as_ref().map(|hsts| hsts.max_age), Some(year));
+    assert_eq!((front.allow.len(), front.deny.len()), (1, 1));
+    assert_eq!(front.client_connections_max, None);
+    let limit = front.rate_limit.as_ref().unwrap();
+    assert_eq!((limit.rate.count, limit.burst()), (100, 100));
+    assert_eq!(limit.rate.per, Duration::from_secs(60));
+    assert_eq!(limit.by, LimitBy::Cookie("id".into()));
+    assert_eq!(front.access_log, AccessLog::File("/var/log/a.log".into()));
+    assert_eq!(front.access_hide.len(), 4);
+    let has = |status| {
+        front
+            .error_page
+            .iter()
+            .filter(move |page| page.status.has(status))
+    };
+    assert_eq!(
+        (has(503).count(), has(500).count(), has(404).count()),
+        (2, 1, 0)
+    );
+    let own = &config.apps[0].access;
+    assert_eq!(own.client_connections_max, Some(7));
+    assert_eq!(own.access_log, Some(AccessLog::None));
+    let limit = own.rate_limit.as_ref().unwrap();
+    assert_eq!((limit.rate.count, limit.burst()), (5, 9));
+    assert_eq!(limit.by, LimitBy::Header("x-key".into()));
+    assert_eq!(config.apps[1].access, AppAccess::default());
+    assert_eq!(through_rows(&config), config);
 }
 
 #[test]
@@ -275,6 +325,11 @@ fn the_defaults_of_apps_in_the_reference_are_the_defaults() {
             ..shown.front.limits
         },
         trust: Vec::new(),
+        hsts: None,
+        allow: Vec::new(),
+        deny: Vec::new(),
+        rate_limit: None,
+        access_hide: Vec::new(),
         buffer_dir: None,
         ..shown.front
     };
