@@ -5,29 +5,35 @@
 //! for the next. Which process that is, and when there are more of them, is up
 //! to [`apps`](crate::apps).
 
+mod access_log;
 mod admitted;
 mod body;
 mod body_buffer;
 mod broken;
 mod budget;
 mod certificates;
+mod client;
 mod conn;
 mod error_log;
+mod error_page;
 mod fast_path;
 mod forward;
 mod headers;
 mod http1;
 mod http1_client;
 mod http2;
+mod https;
 mod ids;
 #[cfg(test)]
 mod planted;
+mod rate_limit;
 mod rate_watch;
 mod refusals;
 mod reply;
 mod request;
 mod retries;
 mod router;
+mod rules;
 mod second_chance;
 mod serve;
 mod sticky;
@@ -37,19 +43,29 @@ mod upstream_conn;
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use tokio::sync::watch;
+use parking_lot::Mutex;
+use tokio::sync::{Semaphore, watch};
 
 pub use self::certificates::{FrontCertificate, Tls};
 pub use self::router::{Route, Router};
 pub use self::serve::FrontListener;
 use crate::apps::{App, Apps};
+use access_log::{LogWriter, QUEUE_MAX};
 use budget::BufferBudget;
+use client::ClientCounts;
+use https::SecurePlace;
 use ids::Ids;
 use rideau_config::FrontConfig;
+use rules::FrontRules;
 use sticky::Sticky;
+
+/// This many connections at a time are told that they are too many.
+const TURNED_AWAY_MAX: usize = 256;
 
 /// The state that all requests share.
 pub struct Front {
@@ -60,6 +76,17 @@ pub struct Front {
     ids: Ids,
     /// What bodies may take that wait.
     budget: Arc<BufferBudget>,
+    /// What writes the log of requests.
+    log: Arc<LogWriter>,
+    /// Connections of each client.
+    clients: Arc<ClientCounts>,
+    clients_turned_away: AtomicU64,
+    /// Room for connections that are told that they are too many.
+    turned_away: Arc<Semaphore>,
+    /// Where TLS is spoken.
+    secure: OnceLock<SecurePlace>,
+    /// One table is made at a time.
+    making: Mutex<()>,
     phase: watch::Sender<Phase>,
     /// The same at a glance, for connections that are busy.
     is_closed: AtomicBool,
@@ -71,6 +98,21 @@ struct Table {
     router: Router,
     /// In the order in which the router counts them.
     apps: Arc<Vec<Arc<App>>>,
+    /// None if the config asks for none.
+    rules: Option<Box<FrontRules>>,
+}
+
+/// Numbers of a front.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct FrontStats {
+    /// Connections that were turned away as too many of their client.
+    pub clients_turned_away: u64,
+    /// Lines of the log of requests that wait to be written,
+    pub log_waiting: usize,
+    /// how many may,
+    pub log_waiting_max: usize,
+    /// and how many were lost.
+    pub log_lost: u64,
 }
 
 /// How much is still to be served.
@@ -94,6 +136,12 @@ impl Front {
             table: ArcSwap::default(),
             sticky: Sticky::new(),
             ids: Ids::new(),
+            log: Arc::default(),
+            clients: Arc::default(),
+            clients_turned_away: AtomicU64::new(0),
+            turned_away: Arc::new(Semaphore::new(TURNED_AWAY_MAX)),
+            secure: OnceLock::new(),
+            making: Mutex::new(()),
             phase: watch::Sender::new(Phase::Open),
             is_closed: AtomicBool::new(false),
         };
@@ -108,12 +156,53 @@ impl Front {
         self.follow_apps();
     }
 
-    /// The apps are others now, or have other hosts and paths.
+    /// The apps are others now, or have other hosts and paths; or files that the config names
+    /// may have changed.
     pub fn follow_apps(&self) {
+        let _making = self.making.lock();
         let apps = self.apps.all();
         let configs: Vec<_> = apps.iter().map(|app| app.config.load_full()).collect();
         let router = Router::new(configs.iter().map(|config| &**config));
-        self.table.store(Arc::new(Table { router, apps }));
+        let rules = FrontRules::new(
+            &self.config.load(),
+            configs.iter().map(|config| &**config),
+            self.secure.get(),
+            &self.log,
+            self.table.load().rules.as_deref(),
+        );
+        let rules = rules.map(Box::new);
+        self.table.store(Arc::new(Table {
+            router,
+            apps,
+            rules,
+        }));
+    }
+
+    /// TLS is spoken there.
+    fn set_secure(&self, place: SecurePlace) {
+        if self.secure.set(place).is_ok() {
+            self.follow_apps();
+        }
+    }
+
+    /// Open the files of the log of requests anew: they may have been moved away.
+    pub fn reopen_logs(&self) {
+        self.log.reopen();
+    }
+
+    /// Wait until what was logged is written, but not for longer than this.
+    pub fn flush_logs(&self, within: Duration) {
+        self.log.flush(within);
+    }
+
+    /// Its numbers.
+    pub fn stats(&self) -> FrontStats {
+        FrontStats {
+            clients_turned_away: self.clients_turned_away.load(Ordering::Relaxed),
+            log_waiting: self.log.waiting(),
+            log_waiting_max: QUEUE_MAX,
+            log_lost: self.log.lost(),
+        }
     }
 
     fn is_open(&self) -> bool {

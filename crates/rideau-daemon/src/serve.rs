@@ -41,6 +41,8 @@ use crate::state::versions::Source;
 
 /// A client has this long to say within TLS which user it is.
 const HANDSHAKE_MAX: Duration = Duration::from_secs(10);
+/// The last lines of the log of requests are written within this.
+const LOG_FLUSH_MAX: Duration = Duration::from_secs(2);
 /// How often it is looked how far fences have come.
 const EPOCHS: Duration = Duration::from_secs(10);
 /// How often sessions are looked at whose time may be up.
@@ -156,6 +158,7 @@ async fn run_joining(
     // Before any client is served: a signal that comes before would end the program.
     let mut stop = StopAsked::listen()?;
     let hangup = signal(SignalKind::hangup())?;
+    let reopen = signal(SignalKind::user_defined1())?;
     let config = daemon.config.load_full();
     let server = &config.server;
     let io_threads = Arc::new(IoThreads::start(server.threads)?);
@@ -191,6 +194,7 @@ async fn run_joining(
     give_back::keep_small(&[&io_threads, &front_threads]);
     begin_upkeep(&daemon, &io_threads, tls);
     tokio::spawn(reload_on(hangup, Arc::clone(&daemon)));
+    tokio::spawn(reopen_on(reopen, Arc::clone(&daemon)));
     warn(&daemon, &config);
     ready(&Ready {
         addresses,
@@ -217,6 +221,7 @@ async fn run_joining(
     let (finished, ()) = tokio::join!(finish(&daemon, front), drain(&daemon));
     front_threads.finish().await;
     io_threads.finish().await;
+    daemon.front.flush_logs(LOG_FLUSH_MAX);
     drop(control);
     match failed {
         Some(why) => Err(io::Error::other(why)),
@@ -473,6 +478,13 @@ async fn reload_on(mut signal: Signal, daemon: Arc<Daemon>) {
             Err(panicked) => tracing::error!("SIGHUP ended with an {panicked}"),
         }
         sd_notify::tell("READY=1");
+    }
+}
+
+/// Open the files of the log of requests anew whenever a signal asks for it, for ever.
+async fn reopen_on(mut signal: Signal, daemon: Arc<Daemon>) {
+    while signal.recv().await.is_some() {
+        daemon.front.reopen_logs();
     }
 }
 

@@ -6,6 +6,10 @@
 
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
+#[path = "apps/access.rs"]
+mod access;
+#[path = "apps/access_log.rs"]
+mod access_log;
 #[path = "apps/bodies.rs"]
 mod bodies;
 #[path = "apps/broken_deploys.rs"]
@@ -14,6 +18,8 @@ mod broken_deploys;
 mod cgroups;
 #[path = "apps/crowd.rs"]
 mod crowd;
+#[path = "apps/error_pages.rs"]
+mod error_pages;
 #[path = "apps/faults.rs"]
 mod faults;
 #[path = "process/given.rs"]

@@ -16,8 +16,11 @@ const BOUNDS: [u64; 15] = [
 const CLASSES: [&str; 6] = ["1xx", "2xx", "3xx", "4xx", "5xx", "other"];
 
 /// The words for a refusal that is the front's and not the application's.
-const WORDS: [&str; 16] = [
+const WORDS: [&str; 19] = [
     "bad_request",
+    "denied",
+    "rate_limited",
+    "client_connections_max",
     "client_gone",
     "client_slow",
     "body_too_large",

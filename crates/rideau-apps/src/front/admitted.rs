@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use tokio::sync::{OwnedSemaphorePermit, watch};
 
+use super::client::ClientCount;
 use super::http1_client::Patience;
 use super::{Front, Phase};
 
@@ -19,6 +20,8 @@ pub(super) struct Admitted {
     pub(super) peer: SocketAddr,
     pub(super) phase: watch::Receiver<Phase>,
     pub(super) _permit: OwnedSemaphorePermit,
+    /// It counts among those of its client.
+    pub(super) _counted: Option<ClientCount>,
 }
 
 impl Admitted {

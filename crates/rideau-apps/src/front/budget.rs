@@ -2,13 +2,15 @@
 //! folder.
 
 use std::env;
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
 use rideau_config::FrontConfig;
 use rideau_core::{BufferLimits, BufferPlace, Buffers};
+
+use super::client::one_of;
 
 /// What bodies may take.
 pub(super) struct BufferBudget(Mutex<Shares>);
@@ -136,17 +138,6 @@ fn folder(config: &FrontConfig) -> PathBuf {
     match env::var_os("TMPDIR").is_none() && usual.is_dir() {
         true => usual.to_owned(),
         false => env::temp_dir(),
-    }
-}
-
-/// Addresses that are surely of one client are one.
-fn one_of(client: IpAddr) -> IpAddr {
-    match client.to_canonical() {
-        IpAddr::V6(address) => {
-            let network = address.to_bits() & (u128::MAX << 64);
-            IpAddr::V6(Ipv6Addr::from_bits(network))
-        }
-        address => address,
     }
 }
 

@@ -108,6 +108,12 @@ impl Certificates {
         exact.or_else(wild).copied()
     }
 
+    /// Whether a host, which may have a port, has its own.
+    pub(super) fn has_own(&self, host: &[u8]) -> bool {
+        let name = str::from_utf8(host_name(host)).unwrap_or_default();
+        self.own(&name.to_ascii_lowercase()).is_some()
+    }
+
     fn find(&self, name: Option<&str>) -> Option<usize> {
         let own = name.and_then(|name| self.own(&name.to_ascii_lowercase()));
         own.or(self.default)

@@ -16,6 +16,8 @@ pub(super) struct ClientConn {
     pub(super) is_tls: bool,
     /// The certificate that it was let in with, within TLS.
     pub(super) shown: Option<ShownCertificate>,
+    /// Tells it to stay within TLS.
+    pub(super) hsts: Option<Box<str>>,
     /// The port it came to, in words.
     pub(super) port: String,
     /// The forwarded fields for an untrusted peer, as bytes.
@@ -32,6 +34,7 @@ impl ClientConn {
             is_trusted,
             is_tls,
             shown: None,
+            hsts: None,
             port: local_port.to_string(),
             told: Vec::new(),
             in_flight: AtomicUsize::new(0),

@@ -12,9 +12,11 @@ use hyper::{Method, StatusCode};
 use rideau_core::apps::{Ended, ProcessId};
 
 use super::Front;
+use super::access_log::{LogEntry, LoggedRequest};
 use super::body::{Allowance, Answer, AnswerKind, Live};
 use super::budget::Reserved;
 use super::conn::ClientConn;
+use super::error_page::Reads;
 use super::headers::{self, Noted};
 use super::ids::Id;
 use super::refusals::{Reader, RequestRefusal};
@@ -68,21 +70,48 @@ pub(super) struct Failed {
 
 impl Front {
     /// The answer to one that gets none from an app.
-    pub(super) fn refuse(&self, no: &RequestRefusal, begun: &Begun) -> HttpReply {
+    pub(super) fn refuse(
+        &self,
+        no: &RequestRefusal,
+        begun: &Begun,
+        conn: &ClientConn,
+    ) -> HttpReply {
+        if let Some(entry) = &begun.log {
+            entry.refused(no.status().as_u16(), no.error());
+        }
+        let files = begun.rules.as_ref().map(|rules| &rules.pages);
         no.reply(&Reader {
             pages: self.config.load().error_pages,
             id: &begun.id,
-            reads_html: begun.reads_html,
+            reads: begun.reads(),
+            files: files.filter(|files| !files.is_empty()),
+            hsts: conn.hsts.as_deref(),
         })
     }
 
     /// The same for one that was not even understood.
-    pub(super) fn refuse_at_once(&self, no: &RequestRefusal) -> HttpReply {
+    pub(super) fn refuse_at_once(&self, no: &RequestRefusal, conn: &ClientConn) -> HttpReply {
+        let table = self.table.load();
+        let rules = table.rules.as_deref().map(|rules| rules.of(None));
         no.reply(&Reader {
             pages: self.config.load().error_pages,
             id: &self.ids.next(),
-            reads_html: false,
+            reads: Reads::Text,
+            files: rules.map(|rules| &rules.pages),
+            hsts: conn.hsts.as_deref(),
         })
+    }
+
+    /// A line of the log for what was no request.
+    pub(super) fn log_no_request(&self, no: &RequestRefusal, conn: &ClientConn, bytes: u64) {
+        let table = self.table.load();
+        let rules = table.rules.as_deref().map(|rules| rules.of(None));
+        if let Some(log) = rules.and_then(|rules| rules.log.as_ref()) {
+            let none = LoggedRequest::none(conn.peer.ip());
+            let entry = log.begin(&none, Instant::now());
+            entry.refused(no.status().as_u16(), no.error());
+            entry.sent(bytes);
+        }
     }
 
     /// Answer a request from where it is, whatever becomes of it.
@@ -95,13 +124,16 @@ impl Front {
     ) -> HttpReply {
         let proxy_request = match &begun.proxy_request {
             Ok(proxy_request) => proxy_request,
-            Err(no) => return self.refuse(no, begun),
+            Err(no) => {
+                begun.is_refused(visit.conn, no.status().as_u16(), no.word());
+                return self.refuse(no, begun, visit.conn);
+            }
         };
         match proxy_request.run(visit, sent, start).await {
             Ok(reply) => reply,
             Err(no) => {
                 proxy_request.refused(&no, begun, visit.conn);
-                self.refuse(&no, begun)
+                self.refuse(&no, begun, visit.conn)
             }
         }
     }
@@ -112,6 +144,8 @@ pub(super) struct Visit<'a> {
     pub(super) front: &'a Front,
     pub(super) conn: &'a ClientConn,
     pub(super) id: &'a Id,
+    /// Its line of the log of requests.
+    pub(super) log: Option<&'a LogEntry>,
     /// Tells the client what a process says before its answer, where that is
     /// possible.
     pub(super) early: Option<&'a Early<'a>>,
@@ -374,6 +408,14 @@ impl ProxyRequest {
             closes: false,
         };
         reply.put(headers::REQUEST_ID, visit.id);
+        if let Some(hsts) = &visit.conn.hsts
+            && !headers::has_hsts(&reply.fields)
+        {
+            reply.put(headers::HSTS, &**hsts);
+        }
+        if let Some(entry) = visit.log {
+            entry.answered(status.as_u16(), session, took);
+        }
         if session.is_cold() {
             reply.put(headers::COLD, "1");
         }

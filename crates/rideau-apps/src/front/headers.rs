@@ -20,6 +20,7 @@ pub(super) const REQUEST_ID: &str = "X-Request-Id";
 pub(super) const COLD: &str = "X-Rideau-Cold";
 pub(super) const ERROR: &str = "X-Rideau-Error";
 pub(super) const SERVER_TIMING: &str = "Server-Timing";
+pub(super) const HSTS: &str = "Strict-Transport-Security";
 const CONTENT_LENGTH: &str = "Content-Length";
 
 /// What to do with a field on its way to a process.
@@ -264,6 +265,14 @@ impl Noted {
     }
 }
 
+/// Whether an app says by itself that clients should stay within TLS.
+pub(super) fn has_hsts(written: &[u8]) -> bool {
+    written.split(|byte| *byte == b'\n').any(|line| {
+        let name = line.get(..HSTS.len()).unwrap_or_default();
+        is(name, HSTS) && line.get(HSTS.len()) == Some(&b':')
+    })
+}
+
 /// What follows an answer, as far as it makes sense there: what says which host a
 /// message is for, or where it ends, does not.
 pub(super) fn trailers(written: &[u8]) -> Vec<u8> {
@@ -317,11 +326,6 @@ pub(super) fn upgrade_of(fields: Fields<'_>) -> Option<Vec<u8>> {
 pub(super) fn is_grpc(kind: &[u8]) -> bool {
     let grpc = "application/grpc";
     kind.get(..grpc.len()).is_some_and(|kind| is(kind, grpc))
-}
-
-/// Does it read HTML?
-pub(super) fn reads_html(kinds: &[u8]) -> bool {
-    memchr::memmem::find(kinds, b"text/html").is_some()
 }
 
 /// The names in `Connection`: fields of this hop alone.

@@ -96,17 +96,16 @@ pub(super) fn serve<'a>(
         match served.await {
             Ok(None) => (),
             Ok(Some(turned)) => turned.begin(client),
-            Err(panicked) => Box::pin(fail(client, front, panicked)).await,
+            Err(panicked) => Box::pin(fail(client, front, conn, panicked)).await,
         }
     }
 }
 
 /// A request of this client made the server panic. It is told so if it was not
 /// answered yet, and the connection ends.
-async fn fail(client: Arc<Mutex<Client>>, front: &Front, panicked: Panicked) {
-    client
-        .lock()
-        .fail(front.refuse_at_once(&RequestRefusal::Panicked(panicked)));
+async fn fail(client: Arc<Mutex<Client>>, front: &Front, conn: &ClientConn, panicked: Panicked) {
+    let reply = front.refuse_at_once(&RequestRefusal::Panicked(panicked), conn);
+    client.lock().fail(reply);
     let _ = poll_fn(|context| client.lock().poll_send(context)).await;
     poll_fn(|context| client.lock().poll_end(context)).await;
 }
@@ -129,47 +128,55 @@ impl Connection<'_> {
                 }
                 Came::Over => break None,
             };
-            let (begun, manner, sent) = self.begin(len);
-            let early = |fields: &[u8]| self.client.lock().put_early(fields);
-            let visit = Visit {
-                front: self.front,
-                conn: self.conn,
-                id: &begun.id,
-                early: manner.is_recent.then_some(&early as &Early<'_>),
-            };
-            let fast_path = match &begun.proxy_request {
-                Ok(proxy_request) if sent.is_none() && proxy_request.upgrade.is_none() => {
-                    proxy_request
-                        .fast_path(&visit)
-                        .map(|fast_path| (fast_path, proxy_request))
-                }
-                _ => Err(Box::new(Start::New)),
-            };
-            let answered = match fast_path {
-                Ok((mut fast_path, proxy_request)) => {
-                    let asked = proxy_request.asked(visit.early);
-                    let said = poll_fn(|context| self.poll_ride(&mut fast_path, asked, context));
-                    match said.await {
-                        Some(Ok(said)) => {
-                            self.hand_on(fast_path, said, proxy_request, &visit, manner)
-                        }
-                        Some(Err(lost)) => Err(Box::new(Ahead::Start(fast_path.lost(lost)))),
-                        None => {
-                            drop(fast_path);
-                            Ok(self.is_gone(&begun))
+            let (mut begun, manner, sent) = self.begin(len);
+            let answered = {
+                let early = |fields: &[u8]| self.client.lock().put_early(fields);
+                let visit = Visit {
+                    front: self.front,
+                    conn: self.conn,
+                    id: &begun.id,
+                    log: begun.log.as_deref(),
+                    early: manner.is_recent.then_some(&early as &Early<'_>),
+                };
+                let fast_path = match &begun.proxy_request {
+                    Ok(proxy_request) if sent.is_none() && proxy_request.upgrade.is_none() => {
+                        proxy_request
+                            .fast_path(&visit)
+                            .map(|fast_path| (fast_path, proxy_request))
+                    }
+                    _ => Err(Box::new(Start::New)),
+                };
+                let answered = match fast_path {
+                    Ok((mut fast_path, proxy_request)) => {
+                        let asked = proxy_request.asked(visit.early);
+                        let said =
+                            poll_fn(|context| self.poll_ride(&mut fast_path, asked, context));
+                        match said.await {
+                            Some(Ok(said)) => {
+                                self.hand_on(fast_path, said, proxy_request, &visit, manner)
+                            }
+                            Some(Err(lost)) => Err(Box::new(Ahead::Start(fast_path.lost(lost)))),
+                            None => {
+                                drop(fast_path);
+                                Ok(self.is_gone(&begun))
+                            }
                         }
                     }
+                    Err(start) => Err(Box::new(Ahead::Start(*start))),
+                };
+                match answered {
+                    Ok(goes_on) => Ok(goes_on),
+                    Err(ahead) => Box::pin(self.go_on(&begun, &visit, manner, sent, ahead)).await,
                 }
-                Err(start) => Err(Box::new(Ahead::Start(*start))),
             };
-            let answered = match answered {
-                Ok(goes_on) => Ok(goes_on),
-                Err(ahead) => Box::pin(self.go_on(&begun, &visit, manner, sent, ahead)).await,
-            };
+            self.log_sent(&begun);
             match answered {
                 Ok(true) => (),
                 Ok(false) => break None,
-                Err(turned) => break Some(turned),
+                Err(mut turned) => {
+                    turned.keep(&mut begun);
+                    break Some(turned);
+                }
             }
         };
         if turned.is_none() {
@@ -178,9 +185,19 @@ impl Connection<'_> {
         turned
     }
 
+    /// Note in the log how much of an answer was sent.
+    fn log_sent(&self, begun: &Begun) {
+        if let Some(entry) = &begun.log {
+            entry.sent(self.client.lock().body_sent());
+        }
+    }
+
     /// Answer what is no request.
     async fn refuse(&self, trouble: Trouble) {
-        let reply = self.front.refuse_at_once(&RequestRefusal::from(trouble));
+        let no = RequestRefusal::from(trouble);
+        let reply = self.front.refuse_at_once(&no, self.conn);
+        let len = reply.length.unwrap_or_default();
+        self.front.log_no_request(&no, self.conn, len);
         let _ = self.send(reply, Manner::LAST).await;
     }
 
@@ -311,6 +328,10 @@ impl Connection<'_> {
             let heard = Heard {
                 method: head.method(),
                 target: head.target(bytes),
+                version: match head.is_recent() {
+                    true => "HTTP/1.1",
+                    false => "HTTP/1.0",
+                },
                 fields: head.fields(bytes),
                 host: head.host(bytes),
                 accept: head.accept(bytes),
@@ -391,7 +412,9 @@ impl Connection<'_> {
         if !keeps || end == BodyEnd::Close {
             client.close_after();
         }
+        let before = client.wire().to_send();
         let is_short = pour(&mut reply.body, client.wire(), end);
+        client.count_body(before);
         if is_short && client.wire().send_now() {
             // As it mostly is.
             client.answered(Some(reply.at));

@@ -54,6 +54,8 @@ pub(super) struct Client {
     expects: bool,
     /// The answer to the request has begun.
     is_answered: bool,
+    /// Bytes of its body that were written.
+    body_len: u64,
     closing: Closing,
     /// We have said our last.
     is_ended: bool,
@@ -138,6 +140,7 @@ impl Client {
             skipped: 0,
             expects: false,
             is_answered: false,
+            body_len: 0,
             closing: Closing::Not,
             is_ended: false,
             is_watched: false,
@@ -171,6 +174,7 @@ impl Client {
                 match self.head.pass(self.wire.unread(), &self.limits) {
                     Ok(Some(len)) => {
                         self.is_answered = false;
+                        self.body_len = 0;
                         self.since = None;
                         return Poll::Ready(Came::Head(len));
                     }
@@ -283,6 +287,7 @@ impl Client {
     /// Write the head of an answer; says how the end of its body will be told.
     pub(super) fn put_head(&mut self, reply: &HttpReply, manner: Manner, keeps: bool) -> BodyEnd {
         self.is_answered = true;
+        self.body_len = 0;
         let out = self.wire.out();
         out.reserve(reply.fields.len() + 256);
         // An old client may take no other version than its own.
@@ -343,8 +348,19 @@ impl Client {
         self.put_head(reply, manner, true);
     }
 
+    /// What was written since this many bytes were to be sent is of the body.
+    pub(super) fn count_body(&mut self, before: usize) {
+        self.body_len += self.wire.to_send().saturating_sub(before) as u64;
+    }
+
+    /// Bytes of the body of the answer that were sent.
+    pub(super) fn body_sent(&self) -> u64 {
+        self.body_len.saturating_sub(self.wire.to_send() as u64)
+    }
+
     /// Write a part of the body of an answer.
     pub(super) fn put_part(&mut self, part: Bytes, end: BodyEnd) {
+        self.body_len += part.len() as u64;
         match end {
             BodyEnd::Chunks => put_chunk(&mut self.wire, part),
             BodyEnd::Known | BodyEnd::Close => self.wire.push(part),

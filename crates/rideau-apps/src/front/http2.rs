@@ -127,15 +127,19 @@ async fn answer(
 ) {
     let (parts, incoming) = request.into_parts();
     let respond = Mutex::new(respond);
+    let conn = Arc::clone(&stay.conn);
+    let mut has_panicked = false;
     let reply = {
         let replied = stay.reply(&front, &parts, incoming, &respond);
         let mut replied = pin!(panics::contain_async(replied));
         // The client is heard while an app thinks.
         let replied = poll_fn(|context| match replied.as_mut().poll(context) {
             Poll::Ready(Ok(reply)) => Poll::Ready(Some(reply)),
-            Poll::Ready(Err(panicked)) => Poll::Ready(Some(
-                front.refuse_at_once(&RequestRefusal::Panicked(panicked)),
-            )),
+            Poll::Ready(Err(panicked)) => {
+                has_panicked = true;
+                let no = RequestRefusal::Panicked(panicked);
+                Poll::Ready(Some(front.refuse_at_once(&no, &conn)))
+            }
             Poll::Pending => respond.lock().poll_reset(context).map(|_| None),
         });
         replied.await
@@ -143,6 +147,10 @@ async fn answer(
     let Some(reply) = reply else {
         return;
     };
+    let entry = stay.begun.as_ref().and_then(|begun| begun.log.as_ref());
+    if let (Some(entry), true) = (entry, has_panicked) {
+        entry.refused(reply.status.as_u16(), Some("internal_error"));
+    }
     let is_short = parts.method == Method::HEAD || is_bare(reply.status) || reply.body.is_over();
     let (response, body) = reply.into_response().into_parts();
     let response = Response::from_parts(response, ());
@@ -154,6 +162,7 @@ async fn answer(
                 stream,
                 body,
                 watch,
+                sent: 0,
             };
             sending.run(&mut stay).await;
         }
@@ -223,7 +232,10 @@ impl Stay {
         respond: &Mutex<SendResponse<Bytes>>,
     ) -> HttpReply {
         let Some((bytes, spans)) = written(parts) else {
-            return front.refuse_at_once(&RequestRefusal::Bad("its host is not valid"));
+            let no = RequestRefusal::Bad("its host is not valid");
+            let reply = front.refuse_at_once(&no, &self.conn);
+            front.log_no_request(&no, &self.conn, reply.length.unwrap_or_default());
+            return reply;
         };
         let fields = Fields::new(&bytes, &spans);
         let len = fields.get("content-length").and_then(length);
@@ -231,6 +243,7 @@ impl Stay {
         let heard = Heard {
             method: &parts.method,
             target: whole.map_or("/", |whole| whole.as_str()).as_bytes(),
+            version: "HTTP/2.0",
             fields,
             host: fields.get("host"),
             accept: fields.get("accept"),
@@ -255,6 +268,7 @@ impl Stay {
             front,
             conn: &self.conn,
             id: &begun.id,
+            log: begun.log.as_deref(),
             early: Some(&early),
         };
         front.answer(begun, &visit, sent, Start::New).await

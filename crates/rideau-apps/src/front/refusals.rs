@@ -16,7 +16,8 @@ use rideau_process::StartReport;
 use rideau_process::panics::Panicked;
 
 use super::body::Answer;
-use super::headers::{ERROR, REQUEST_ID};
+use super::error_page::{ErrorPageSet, PageFill, Reads};
+use super::headers::{ERROR, HSTS, REQUEST_ID};
 use super::ids::Id;
 use super::reply::HttpReply;
 use super::upload::Unread;
@@ -26,6 +27,8 @@ use crate::http1::head::Trouble;
 
 /// Bodies that were kept have gone to their apps by then, some of them.
 const FULL_FOR: Duration = Duration::from_secs(5);
+/// One of a client's requests may have ended by then.
+const BUSY_FOR: Duration = Duration::from_secs(1);
 
 /// Why a request gets no answer from an app.
 #[derive(Debug)]
@@ -46,6 +49,14 @@ pub(super) enum RequestRefusal {
     Method,
     /// Its host has another certificate than its connection.
     Misdirected,
+    /// Its client may not come.
+    Denied,
+    /// It should have come within TLS: there it finds the same.
+    WithoutTls { location: String },
+    /// Its client asks too often.
+    RateLimited { retry_after: Duration },
+    /// Its client has too many requests already.
+    ClientBusy,
     /// No app serves that host and path.
     UnknownApp,
     /// There is no place in a process.
@@ -67,8 +78,12 @@ pub(super) struct Reader<'a> {
     pub(super) pages: ErrorPages,
     /// The id of the request.
     pub(super) id: &'a Id,
-    /// It said that it reads HTML.
-    pub(super) reads_html: bool,
+    /// What it reads.
+    pub(super) reads: Reads,
+    /// Pages of the config.
+    pub(super) files: Option<&'a ErrorPageSet>,
+    /// Tells it to stay within TLS.
+    pub(super) hsts: Option<&'a str>,
 }
 
 impl From<Trouble> for RequestRefusal {
@@ -101,6 +116,9 @@ impl RequestRefusal {
             Self::BodyTooLarge => StatusCode::PAYLOAD_TOO_LARGE,
             Self::Method => StatusCode::METHOD_NOT_ALLOWED,
             Self::Misdirected => StatusCode::MISDIRECTED_REQUEST,
+            Self::Denied => StatusCode::FORBIDDEN,
+            Self::WithoutTls { .. } => StatusCode::PERMANENT_REDIRECT,
+            Self::RateLimited { .. } | Self::ClientBusy => StatusCode::TOO_MANY_REQUESTS,
             Self::UnknownApp => StatusCode::NOT_FOUND,
             Self::Refused(_) | Self::BuffersFull => StatusCode::SERVICE_UNAVAILABLE,
             Self::Unreachable | Self::Closed | Self::BadAnswer => StatusCode::BAD_GATEWAY,
@@ -120,6 +138,10 @@ impl RequestRefusal {
             Self::BuffersFull => "buffers_full",
             Self::Method => "method_not_allowed",
             Self::Misdirected => "misdirected",
+            Self::Denied => "denied",
+            Self::WithoutTls { .. } => "without_tls",
+            Self::RateLimited { .. } => "rate_limited",
+            Self::ClientBusy => "client_connections_max",
             Self::UnknownApp => "no_such_app",
             Self::Refused(refused) => word_of(&refused.refusal),
             Self::Unreachable => "app_unreachable",
@@ -141,6 +163,10 @@ impl RequestRefusal {
             Self::BuffersFull => "Too much is being sent already. Please try again soon.",
             Self::Method => "CONNECT and TRACE are not served here.",
             Self::Misdirected => "This host needs a connection of its own.",
+            Self::Denied => "Your address may not come here.",
+            Self::WithoutTls { .. } => "This is served within TLS.",
+            Self::RateLimited { .. } => "You ask too often. Please try again soon.",
+            Self::ClientBusy => "You ask for too much at a time. Please try again soon.",
             Self::UnknownApp => "There is no application here.",
             Self::Refused(refused) => match word_of(&refused.refusal) {
                 "queue_full" => "Too many requests are waiting. Please try again soon.",
@@ -160,7 +186,25 @@ impl RequestRefusal {
         match self {
             Self::Refused(refused) => Some(refused.refusal.retry_after),
             Self::BuffersFull => Some(FULL_FOR),
+            Self::RateLimited { retry_after } => Some(*retry_after),
+            Self::ClientBusy => Some(BUSY_FOR),
             _ => None,
+        }
+    }
+
+    /// A rule of the front says so, and its app has not seen it.
+    pub(super) const fn is_by_rule(&self) -> bool {
+        matches!(
+            self,
+            Self::Denied | Self::RateLimited { .. } | Self::ClientBusy
+        )
+    }
+
+    /// The word, if it is an error.
+    pub(super) fn error(&self) -> Option<&'static str> {
+        match self {
+            Self::WithoutTls { .. } => None,
+            _ => Some(self.word()),
         }
     }
 
@@ -173,10 +217,10 @@ impl RequestRefusal {
 
     /// The answer that says so.
     pub(super) fn reply(&self, reader: &Reader<'_>) -> HttpReply {
-        let (body, kind) = match reader.reads_html {
-            true => (self.html(reader), "text/html; charset=utf-8"),
-            false => (self.text(reader), "text/plain; charset=utf-8"),
-        };
+        // A whole number of seconds, and never at once.
+        let retry_after = self.retry_after();
+        let retry_after = retry_after.map(|after| after.as_secs_f64().ceil().max(1.0) as u64);
+        let (body, kind) = self.body(reader, retry_after);
         let mut reply = HttpReply {
             status: self.status(),
             fields: Vec::new(),
@@ -188,14 +232,40 @@ impl RequestRefusal {
         };
         reply.put("Content-Type", kind);
         reply.put("Cache-Control", "no-store");
-        reply.put(ERROR, self.word());
+        if let Self::WithoutTls { location } = self {
+            reply.put("Location", location);
+        }
+        if let Some(error) = self.error() {
+            reply.put(ERROR, error);
+        }
         reply.put(REQUEST_ID, reader.id);
-        if let Some(after) = self.retry_after() {
-            // A whole number of seconds, and never at once.
-            let seconds = after.as_secs_f64().ceil().max(1.0) as u64;
+        if let Some(hsts) = reader.hsts {
+            reply.put(HSTS, hsts);
+        }
+        if let Some(seconds) = retry_after {
             reply.put("Retry-After", seconds.to_string());
         }
         reply
+    }
+
+    /// What the client reads, and what kind of content that is.
+    fn body(&self, reader: &Reader<'_>, retry_after: Option<u64>) -> (String, &'static str) {
+        const HTML: &str = "text/html; charset=utf-8";
+        if reader.reads == Reads::Json {
+            return (self.json(reader, retry_after), "application/json");
+        }
+        let fill = PageFill {
+            status: self.status().as_u16(),
+            id: reader.id,
+            retry_after,
+        };
+        if let Some(page) = reader.files.and_then(|files| files.page(&fill)) {
+            return (page, HTML);
+        }
+        match reader.reads {
+            Reads::Html => (self.html(reader), HTML),
+            _ => (self.text(reader), "text/plain; charset=utf-8"),
+        }
     }
 
     /// Where the next request begins is not known, or not of interest.
@@ -210,6 +280,22 @@ impl RequestRefusal {
                 | Self::BuffersFull
                 | Self::Panicked(_)
         )
+    }
+
+    fn json(&self, reader: &Reader<'_>, retry_after: Option<u64>) -> String {
+        let mut said = serde_json::json!({
+            "status": self.status().as_u16(),
+            "error": self.word(),
+            "message": self.sentence(),
+            "id": reader.id.to_string(),
+        });
+        if let Some(seconds) = retry_after {
+            said["retry_after"] = seconds.into();
+        }
+        if let Some(details) = self.details(reader.pages) {
+            said["details"] = details.into();
+        }
+        format!("{said}\n")
     }
 
     fn text(&self, reader: &Reader<'_>) -> String {
@@ -359,7 +445,9 @@ mod tests {
         let reader = Reader {
             pages: ErrorPages::Short,
             id: &Id::Theirs(b"id-1".as_slice().into()),
-            reads_html: false,
+            reads: Reads::Text,
+            files: None,
+            hsts: None,
         };
         let refused = |reason| {
             RequestRefusal::Refused(Refused {
@@ -381,6 +469,8 @@ mod tests {
             (RequestRefusal::BuffersFull, 503, "buffers_full"),
             (RequestRefusal::Method, 405, "method_not_allowed"),
             (RequestRefusal::Misdirected, 421, "misdirected"),
+            (RequestRefusal::Denied, 403, "denied"),
+            (RequestRefusal::ClientBusy, 429, "client_connections_max"),
             (RequestRefusal::UnknownApp, 404, "no_such_app"),
             (refused(Reason::Full), 503, "queue_full"),
             (refused(Reason::Timeout), 503, "queue_timeout"),
@@ -398,10 +488,61 @@ mod tests {
             assert_eq!(answer.headers()[ERROR], word);
             assert_eq!(answer.headers()[REQUEST_ID], "id-1");
             let after = answer.headers().get("retry-after");
-            assert_eq!(after.is_some(), status == 503, "{word}");
+            assert_eq!(after.is_some(), matches!(status, 429 | 503), "{word}");
             if let Some(after) = after {
-                assert_eq!(after, if word == "buffers_full" { "5" } else { "2" });
+                let expected = match word {
+                    "buffers_full" => "5",
+                    "client_connections_max" => "1",
+                    _ => "2",
+                };
+                assert_eq!(after, expected);
             }
         }
+    }
+
+    #[test]
+    fn a_client_that_reads_json_gets_the_word_the_id_and_when_to_ask_again() {
+        let reader = Reader {
+            pages: ErrorPages::Short,
+            id: &Id::Theirs(b"id-\"1".as_slice().into()),
+            reads: Reads::Json,
+            files: None,
+            hsts: Some("max-age=1"),
+        };
+        let no = RequestRefusal::RateLimited {
+            retry_after: Duration::from_millis(50),
+        };
+        let reply = no.reply(&reader);
+        let Answer::Whole(body) = &reply.body else {
+            panic!("it is short");
+        };
+        let said: serde_json::Value = serde_json::from_slice(body).expect("it is JSON");
+        assert_eq!(said["status"], 429);
+        assert_eq!(said["error"], "rate_limited");
+        assert_eq!(
+            (&said["id"], &said["retry_after"]),
+            (&"id-\"1".into(), &1.into())
+        );
+        let answer = reply.into_response();
+        assert_eq!(answer.headers()["content-type"], "application/json");
+        assert_eq!(answer.headers()[HSTS], "max-age=1");
+    }
+
+    #[test]
+    fn a_request_without_tls_is_sent_on_and_is_no_error() {
+        let reader = Reader {
+            pages: ErrorPages::Short,
+            id: &Id::Theirs(b"id-1".as_slice().into()),
+            reads: Reads::Text,
+            files: None,
+            hsts: None,
+        };
+        let no = RequestRefusal::WithoutTls {
+            location: "https://a.example/b".into(),
+        };
+        let answer = no.reply(&reader).into_response();
+        assert_eq!(answer.status(), 308);
+        assert_eq!(answer.headers()["location"], "https://a.example/b");
+        assert_eq!(answer.headers().get(ERROR), None);
     }
 }

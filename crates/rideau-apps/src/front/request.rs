@@ -8,14 +8,18 @@ use hyper::Method;
 use rideau_config::{AppConfig, Network};
 use rideau_core::apps::ProcessId;
 
-use super::Front;
+use super::access_log::{LogEntry, LoggedRequest};
 use super::certificates::ShownCertificate;
+use super::client::{ClientCount, last_first, spoken_for};
 use super::conn::ClientConn;
+use super::error_page::Reads;
 use super::headers::{self, END, Toward};
 use super::ids::Id;
 use super::refusals::RequestRefusal;
 use super::router::Route;
+use super::rules::{FrontRules, RequestRules};
 use super::upstream_conn::{Asked, Early};
+use super::{Front, Table};
 use crate::apps::App;
 use crate::http1::date;
 use crate::http1::fields::{Fields, is, put};
@@ -23,10 +27,13 @@ use crate::http1::head::is_host;
 use crate::http1::thread_buffer;
 
 const NO_PATH: RequestRefusal = RequestRefusal::Bad("its path is not valid");
+
 /// A request as it was read.
 pub(super) struct Heard<'a> {
     pub(super) method: &'a Method,
     pub(super) target: &'a [u8],
+    /// Its version of HTTP, as it is written.
+    pub(super) version: &'static str,
     pub(super) fields: Fields<'a>,
     /// The host it is for.
     pub(super) host: Option<&'a [u8]>,
@@ -46,8 +53,22 @@ pub(super) struct Heard<'a> {
 pub(super) struct Begun {
     /// The id of the request.
     pub(super) id: Id,
-    pub(super) reads_html: bool,
     pub(super) proxy_request: Result<ProxyRequest, RequestRefusal>,
+    /// What the client reads, if it was not understood.
+    reads: Reads,
+    /// The rules that hold for it, if they have pages for what it may be told.
+    pub(super) rules: Option<Arc<RequestRules>>,
+    /// Its line of the log of requests.
+    pub(super) log: Option<Box<LogEntry>>,
+    /// Its app, if a rule of the front refused it.
+    pub(super) refused: Option<Box<RefusedRequest>>,
+}
+
+/// A request that a rule of the front refused.
+pub(super) struct RefusedRequest {
+    pub(super) app: Arc<App>,
+    pub(super) method: Method,
+    pub(super) path: Box<[u8]>,
 }
 
 /// A request whose app is known.
@@ -65,6 +86,8 @@ pub(super) struct ProxyRequest {
     pub(super) upgrade: Option<Vec<u8>>,
     /// The process it was with before.
     pub(super) sticky: Option<ProcessId>,
+    /// It counts among those of its client.
+    pub(super) counted: Option<Box<ClientCount>>,
 }
 
 impl Front {
@@ -73,42 +96,56 @@ impl Front {
         #[cfg(test)]
         assert!(heard.target != b"/test/panic", "planted");
         let id = headers::id_of(heard.fields, conn, || self.ids.next());
-        Begun {
-            reads_html: heard.accept.is_some_and(headers::reads_html),
-            proxy_request: self.proxy_request(conn, heard, &id),
+        let table = self.table.load();
+        let mut place = None;
+        let proxy_request = self.proxy_request(&table, conn, heard, &id, &mut place);
+        let mut begun = Begun {
+            reads: match proxy_request {
+                Ok(_) => Reads::Text,
+                Err(_) => Reads::of(heard.accept),
+            },
+            proxy_request,
             id,
+            rules: None,
+            log: None,
+            refused: None,
+        };
+        if let Some(rules) = &table.rules {
+            begun.follow(rules, &table, conn, heard, place);
         }
+        begun
     }
 
+    /// Puts the place of the app, if there is one.
     fn proxy_request(
         &self,
+        table: &Table,
         conn: &ClientConn,
         heard: &Heard<'_>,
         id: &Id,
+        place: &mut Option<usize>,
     ) -> Result<ProxyRequest, RequestRefusal> {
-        if matches!(*heard.method, Method::CONNECT | Method::TRACE) {
-            return Err(RequestRefusal::Method);
+        let rules = table.rules.as_deref();
+        if let Some(rules) = rules {
+            rules.admit(conn, heard.fields)?;
         }
-        let target = heard.target;
-        if !target.is_ascii() && str::from_utf8(target).is_err() {
-            return Err(NO_PATH);
-        }
-        if target == b"*" && *heard.method != Method::OPTIONS {
-            return Err(NO_PATH);
-        }
-        let (authority, whole) = parted(target)?;
+        heard.check()?;
+        let (authority, whole) = parted(heard.target)?;
         let host = authority.or(heard.host).unwrap_or_default();
+        if let Some(rules) = rules {
+            rules.check_tls(conn, heard.fields, host, whole)?;
+        }
         let is_shown = |shown: &ShownCertificate| shown.is_for(host, heard.is_shared);
         if !conn.shown.as_ref().is_none_or(is_shown) {
             return Err(RequestRefusal::Misdirected);
         }
         let query = memchr::memchr(b'?', whole);
         let path = &whole[..query.unwrap_or(whole.len())];
-        let table = self.table.load();
         let route = table
             .router
             .find(host, path)
             .ok_or(RequestRefusal::UnknownApp)?;
+        *place = Some(route.place);
         let rest = path.get(route.prefix.len()..).unwrap_or_default();
         if !route.prefix.is_empty() && climbs_out(rest) {
             return Err(RequestRefusal::Bad("its path leads out of the app"));
@@ -117,6 +154,10 @@ impl Front {
             .apps
             .get(route.place)
             .ok_or(RequestRefusal::UnknownApp)?;
+        let counted = match rules {
+            Some(rules) => rules.of(Some(route.place)).admit(conn, heard.fields)?,
+            None => None,
+        };
         let config = app.config.load_full();
         let cookie = config.http.sticky.as_deref();
         let sticky = cookie.and_then(|cookie| self.sticky.find(&app.name, cookie, heard.fields));
@@ -145,7 +186,94 @@ impl Front {
                 .then(|| headers::upgrade_of(heard.fields))
                 .flatten(),
             sticky,
+            counted,
         })
+    }
+}
+
+impl<'a> Heard<'a> {
+    /// Whether it may be forwarded at all.
+    fn check(&self) -> Result<(), RequestRefusal> {
+        if matches!(*self.method, Method::CONNECT | Method::TRACE) {
+            return Err(RequestRefusal::Method);
+        }
+        let target = self.target;
+        if !target.is_ascii() && str::from_utf8(target).is_err() {
+            return Err(NO_PATH);
+        }
+        if target == b"*" && *self.method != Method::OPTIONS {
+            return Err(NO_PATH);
+        }
+        Ok(())
+    }
+
+    /// The host that it is for, and the path without the query.
+    fn leads_to(&self) -> (&'a [u8], &'a [u8]) {
+        let (authority, whole) = parted(self.target).unwrap_or((None, self.target));
+        let host = authority.or(self.host).unwrap_or_default();
+        let end = memchr::memchr(b'?', whole).unwrap_or(whole.len());
+        (host, &whole[..end])
+    }
+}
+
+impl Begun {
+    /// Let the rules hold for it, and begin its line of the log. It is for the app at this
+    /// place, if it came so far.
+    #[inline(never)]
+    fn follow(
+        &mut self,
+        rules: &FrontRules,
+        table: &Table,
+        conn: &ClientConn,
+        heard: &Heard<'_>,
+        mut place: Option<usize>,
+    ) {
+        if let Err(no) = &self.proxy_request
+            && no.is_by_rule()
+        {
+            let (host, path) = heard.leads_to();
+            place = place.or_else(|| table.router.find(host, path).map(|route| route.place));
+            let app = place.and_then(|place| table.apps.get(place));
+            self.refused = app.map(|app| {
+                Box::new(RefusedRequest {
+                    app: Arc::clone(app),
+                    method: heard.method.clone(),
+                    path: path.into(),
+                })
+            });
+        }
+        let own = rules.of(place);
+        if let Some(log) = &own.log {
+            let field = |name| heard.fields.get(name).unwrap_or_default();
+            let app = place.and_then(|place| table.apps.get(place));
+            let request = LoggedRequest {
+                client: rules.client(conn, heard.fields),
+                id: self.id.as_ref(),
+                method: heard.method.as_str(),
+                target: heard.target,
+                version: heard.version,
+                host: heard.leads_to().0,
+                referer: field("referer"),
+                agent: field("user-agent"),
+                app: app.map(|app| &*app.name),
+            };
+            let since = match &self.proxy_request {
+                Ok(proxy_request) => proxy_request.came.0,
+                Err(_) => Instant::now(),
+            };
+            self.log = Some(log.begin(&request, since));
+        }
+        if !own.pages.is_empty() {
+            self.rules = Some(Arc::clone(own));
+        }
+    }
+
+    /// What its client reads.
+    pub(super) fn reads(&self) -> Reads {
+        match &self.proxy_request {
+            Ok(proxy_request) => Reads::of(proxy_request.field("accept")),
+            Err(_) => self.reads,
+        }
     }
 }
 
@@ -297,10 +425,7 @@ impl ProxyRequest {
             return peer;
         }
         let whom = self.field("x-forwarded-for").unwrap_or_default();
-        let known = str::from_utf8(whom).unwrap_or_default().rsplit(',');
-        let mut known = known.map_while(|address| address.trim().parse().ok());
-        let is_client = |address: &IpAddr| !trust.iter().any(|network| network.has(*address));
-        known.find(is_client).unwrap_or(peer)
+        spoken_for(last_first(whom), trust).unwrap_or(peer)
     }
 
     /// The path, without the query.

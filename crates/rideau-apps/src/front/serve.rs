@@ -1,11 +1,13 @@
 //! Listens for HTTP, and serves the clients that come.
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use rideau_config::FrontConfig;
 use rideau_process::panics;
 use socket2::{SockRef, TcpKeepalive};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -14,8 +16,10 @@ use tokio::sync::Semaphore;
 
 use super::admitted::Admitted;
 use super::certificates::{ALPN_H2, Certificates, Tls};
+use super::client::ClientCount;
 use super::conn::ClientConn;
 use super::http1;
+use super::https::{SecurePlace, hsts_text};
 use super::ids::Id;
 use super::{Front, Phase, http2};
 use crate::bind;
@@ -83,6 +87,9 @@ impl FrontListener {
     /// Serve the clients that come until the front finishes or is cut. All
     /// connections are over when this returns.
     pub async fn serve(self, front: Arc<Front>) {
+        if let Some(secure) = self.acceptors.iter().find_map(Acceptor::secure) {
+            front.set_secure(secure);
+        }
         let seats_max = front.config.load().connections_max;
         let seats_max = seats_max.min(self.seats_max.unwrap_or(usize::MAX));
         let seats_max = u32::try_from(seats_max)
@@ -106,6 +113,13 @@ impl FrontListener {
 }
 
 impl Acceptor {
+    /// Where TLS is spoken, if it is here.
+    fn secure(&self) -> Option<SecurePlace> {
+        let port = self.listener.local_addr().ok()?.port();
+        let tls = self.tls.clone()?;
+        Some(SecurePlace { tls, port })
+    }
+
     /// Let in the clients that come, until no new client is served.
     async fn serve(self, front: Arc<Front>, conns: Arc<Semaphore>, io_threads: Option<&IoThreads>) {
         let mut phase = front.phase.subscribe();
@@ -123,9 +137,11 @@ impl Acceptor {
                 }
             };
             let Ok(permit) = Arc::clone(&conns).try_acquire_owned() else {
-                if self.tls.is_none() {
-                    tokio::spawn(turn_away(stream, front.ids.next()));
-                }
+                self.turn_away(&front, stream, &FULL);
+                continue;
+            };
+            let Ok(counted) = front.count_client(peer.ip()) else {
+                self.turn_away(&front, stream, &CLIENT_FULL);
                 continue;
             };
             let admitted = Admitted {
@@ -133,9 +149,22 @@ impl Acceptor {
                 peer,
                 phase: front.phase.subscribe(),
                 _permit: permit,
+                _counted: counted,
             };
             let begin = || admitted.begin(stream, self.tls.as_ref(), io_threads);
             let _ = panics::contain(begin);
+        }
+    }
+
+    /// Say no to one too many, if it can hear that and not too many are told so already.
+    fn turn_away(&self, front: &Arc<Front>, stream: TcpStream, why: &'static TurnAway) {
+        let told = Arc::clone(&front.turned_away).try_acquire_owned();
+        if let (None, Ok(permit)) = (&self.tls, told) {
+            let id = front.ids.next();
+            tokio::spawn(async move {
+                why.tell(stream, id).await;
+                drop(permit);
+            });
         }
     }
 }
@@ -204,11 +233,11 @@ impl Admitted {
         let _ = SockRef::from(stream).set_tcp_keepalive(&asked);
         let port = stream.local_addr().map_or(0, |local| local.port());
         let config = self.front.config.load();
-        let is_trusted = config
-            .trust
-            .iter()
-            .any(|network| network.has(self.peer.ip()));
-        ClientConn::new(self.peer, port, is_tls, is_trusted)
+        let is_trusted = is_trusted(&config, self.peer.ip());
+        let mut conn = ClientConn::new(self.peer, port, is_tls, is_trusted);
+        let hsts = config.hsts.as_ref().filter(|_| is_tls);
+        conn.hsts = hsts.map(|hsts| hsts_text(hsts).into());
+        conn
     }
 }
 
@@ -228,22 +257,69 @@ async fn is_http2(stream: &TcpStream) -> io::Result<bool> {
     }
 }
 
-/// Say no to one too many, and let it read that before the end.
-async fn turn_away(mut stream: TcpStream, id: Id) {
-    const BODY: &str = "The server has no room for another connection. Please try again soon.\n";
-    let head = format!(
-        "HTTP/1.1 503 Service Unavailable\r\nContent-Type: text/plain\r\nRetry-After: 1\r\n\
-         X-Rideau-Error: connections_max\r\nX-Request-Id: {id}\r\nConnection: close\r\n\
-         Content-Length: {}\r\n\r\n",
-        BODY.len()
-    );
-    let told = async {
-        stream.write_all(head.as_bytes()).await?;
-        stream.write_all(BODY.as_bytes()).await?;
-        stream.shutdown().await?;
-        let mut rest = [0; 1024];
-        while stream.read(&mut rest).await? > 0 {}
-        io::Result::Ok(())
-    };
-    let _ = tokio::time::timeout(Duration::from_secs(1), told).await;
+/// Whether a peer is believed that speaks for others.
+fn is_trusted(config: &FrontConfig, peer: IpAddr) -> bool {
+    config.trust.iter().any(|network| network.has(peer))
+}
+
+/// The answer to a connection that is one too many.
+struct TurnAway {
+    status: &'static str,
+    word: &'static str,
+    body: &'static str,
+}
+
+const FULL: TurnAway = TurnAway {
+    status: "503 Service Unavailable",
+    word: "connections_max",
+    body: "The server has no room for another connection. Please try again soon.\n",
+};
+const CLIENT_FULL: TurnAway = TurnAway {
+    status: "429 Too Many Requests",
+    word: "client_connections_max",
+    body: "Your address has too many connections. Please try again soon.\n",
+};
+
+impl TurnAway {
+    /// Say so, and let the client read that before the end.
+    async fn tell(&self, mut stream: TcpStream, id: Id) {
+        let Self { status, word, body } = self;
+        let head = format!(
+            "HTTP/1.1 {status}\r\nContent-Type: text/plain\r\nRetry-After: 1\r\n\
+             X-Rideau-Error: {word}\r\nX-Request-Id: {id}\r\nConnection: close\r\n\
+             Content-Length: {}\r\n\r\n",
+            body.len()
+        );
+        let told = async {
+            stream.write_all(head.as_bytes()).await?;
+            stream.write_all(body.as_bytes()).await?;
+            stream.shutdown().await?;
+            let mut rest = [0; 1024];
+            while stream.read(&mut rest).await? > 0 {}
+            io::Result::Ok(())
+        };
+        let _ = tokio::time::timeout(Duration::from_secs(1), told).await;
+    }
+}
+
+impl Front {
+    /// Count a connection of a client; none is counted of a peer that speaks for others.
+    ///
+    /// # Errors
+    ///
+    /// If it has too many.
+    fn count_client(&self, peer: IpAddr) -> Result<Option<ClientCount>, ()> {
+        let config = self.config.load();
+        let Some(max) = config.client_connections_max else {
+            return Ok(None);
+        };
+        if is_trusted(&config, peer) {
+            return Ok(None);
+        }
+        let counted = self.clients.enter(peer, max);
+        if counted.is_none() {
+            self.clients_turned_away.fetch_add(1, Ordering::Relaxed);
+        }
+        counted.map(Some).ok_or(())
+    }
 }

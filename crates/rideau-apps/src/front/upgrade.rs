@@ -19,6 +19,8 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::Front;
+use super::access_log::LogEntry;
+use super::client::ClientCount;
 use super::conn::ClientConn;
 use super::forward::Visit;
 use super::http1_client::Client;
@@ -41,6 +43,10 @@ pub(super) struct Turned {
     process: MessageIo,
     session: Session,
     tunnel: Tunnel,
+    /// Its line of the log of requests.
+    log: Option<Box<LogEntry>>,
+    /// It counts among the requests of its client.
+    counted: Option<Box<ClientCount>>,
 }
 
 /// Ask an app for something else; what it answers if it declines.
@@ -51,19 +57,23 @@ pub(super) async fn exchange(
 ) -> Result<Turned, HttpReply> {
     let proxy_request = match &begun.proxy_request {
         Ok(proxy_request) => proxy_request,
-        Err(no) => return Err(front.refuse(no, begun)),
+        Err(no) => {
+            begun.is_refused(conn, no.status().as_u16(), no.word());
+            return Err(front.refuse(no, begun, conn));
+        }
     };
     let visit = Visit {
         front,
         conn,
         id: &begun.id,
+        log: begun.log.as_deref(),
         early: None,
     };
     match turn(proxy_request, &visit).await {
         Ok(turned) => turned,
         Err(no) => {
             proxy_request.refused(&no, begun, conn);
-            Err(front.refuse(&no, begun))
+            Err(front.refuse(&no, begun, conn))
         }
     }
 }
@@ -134,10 +144,20 @@ async fn turn(
             grace: proxy_request.config.http.stream_grace,
             idle: proxy_request.config.http.stream_idle,
         },
+        log: None,
+        counted: None,
     }))
 }
 
 impl Turned {
+    /// Take over from a request what lasts as long as it goes on.
+    pub(super) fn keep(&mut self, begun: &mut Begun) {
+        self.log = begun.log.take();
+        if let Ok(proxy_request) = &mut begun.proxy_request {
+            self.counted = proxy_request.counted.take();
+        }
+    }
+
     /// Tell the client, and carry bytes from now on.
     pub(super) fn begin(self, client: Arc<Mutex<Client>>) {
         let Some(client) = Arc::into_inner(client) else {
@@ -146,8 +166,15 @@ impl Turned {
         };
         let mut client = client.into_inner();
         client.put_turned(&self.reply);
-        let tunnel = self.tunnel;
-        tokio::spawn(tunnel.run(self.session, client.into_wire(), self.process));
+        let (tunnel, counted, log) = (self.tunnel, self.counted, self.log);
+        let (session, client, process) = (self.session, client.into_wire(), self.process);
+        tokio::spawn(async move {
+            let _counted = counted;
+            let sent = tunnel.run(session, client, process).await;
+            if let Some(entry) = log {
+                entry.sent(sent);
+            }
+        });
     }
 }
 
@@ -160,7 +187,8 @@ struct Tunnel {
 }
 
 impl Tunnel {
-    async fn run(self, session: Session, client: MessageIo, mut process: MessageIo) {
+    /// Returns how many bytes the client was sent.
+    async fn run(self, session: Session, client: MessageIo, mut process: MessageIo) -> u64 {
         let heard = Arc::new(Heard::new());
         let mut client = Ear(client, Arc::clone(&heard));
         let drained = session.process().drained();
@@ -182,6 +210,7 @@ impl Tunnel {
             () = heard.silent(self.idle) => tracing::debug!("a tunnel was idle for too long"),
         }
         session.end(Ended::Answered);
+        heard.sent.load(Ordering::Relaxed)
     }
 }
 
@@ -189,6 +218,8 @@ impl Tunnel {
 struct Heard {
     since: Instant,
     last: AtomicU64,
+    /// Bytes that the client was sent.
+    sent: AtomicU64,
     /// The client will say no more.
     over: Notify,
 }
@@ -198,6 +229,7 @@ impl Heard {
         Self {
             since: Instant::now(),
             last: AtomicU64::new(0),
+            sent: AtomicU64::new(0),
             over: Notify::new(),
         }
     }
@@ -257,8 +289,10 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Ear<S> {
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.0).poll_write(context, bytes);
-        if written.is_ready() {
+        if let Poll::Ready(done) = &written {
             self.1.note();
+            let len = done.as_ref().map_or(0, |len| *len as u64);
+            self.1.sent.fetch_add(len, Ordering::Relaxed);
         }
         written
     }

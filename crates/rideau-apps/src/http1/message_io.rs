@@ -264,6 +264,11 @@ impl MessageIo {
         self.tail.is_empty() && self.out.len() < OUT_MAX
     }
 
+    /// Bytes that were not given to the stream yet.
+    pub(crate) fn to_send(&self) -> usize {
+        self.out.len() - self.sent + self.tail.len()
+    }
+
     /// Nothing waits to be sent.
     pub(crate) fn is_flushed(&self) -> bool {
         self.is_given() && !self.stream.holds_back()

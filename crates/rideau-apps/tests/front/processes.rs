@@ -209,7 +209,11 @@ async fn a_cookie_leads_back_to_its_process_and_a_forged_one_nowhere() {
 #[tokio::test]
 async fn idle_clients_are_no_burden() {
     within(async {
-        let stage = staged(app()).await;
+        let front = FrontConfig {
+            client_connections_max: None,
+            ..FrontConfig::default()
+        };
+        let stage = Stage::with(vec![app()], front, None).await;
         let mut idle = Vec::new();
         for _ in 0..300 {
             let mut client = stage.client().await;

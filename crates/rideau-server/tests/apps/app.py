@@ -153,6 +153,14 @@ async def events(writer, count, pause):
     await writer.drain()
 
 
+async def talk(reader, writer):
+    """Become something that sends back what it gets."""
+    writer.write(b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: talk\r\n\r\n")
+    while data := await reader.read(1 << 16):
+        writer.write(data)
+        await writer.drain()
+
+
 async def turn(method, path, fields, reader, writer):
     words = path.split("?")[0].strip("/").split("/")
     if words[0] == "sink":
@@ -162,6 +170,8 @@ async def turn(method, path, fields, reader, writer):
         return await source(writer, int(words[1]))
     if words[0] == "events":
         return await events(writer, int(words[1]), int(words[2]) / 1000)
+    if words[0] == "talk":
+        return await talk(reader, writer)
     sent = await body(reader, fields)
     if fails:
         if method == "POST" and variable("COUNT_POSTS"):

@@ -94,8 +94,9 @@ fn two_thousand_idle_connections_disturb_no_other() {
     };
     setrlimit(Resource::Nofile, limit).unwrap();
     let folder = folder();
-    let harness = Harness::new(
+    let harness = Harness::with_front(
         &folder,
+        "client_connections_max = \"none\"\n",
         "[app.shop]\nexec = APP\nmax = 1\nqueue = { timeout = \"30s\", max = 500 }\n",
     );
     busy(&harness);

@@ -213,6 +213,11 @@ impl Harness {
         ask(self.front, method, host, path, body)
     }
 
+    /// One with these lines in its head.
+    pub(crate) fn ask_saying(&self, path: &str, fields: &str) -> Answer {
+        ask_with(self.front, "GET", path, fields, b"").unwrap()
+    }
+
     /// What a command of the command line says.
     pub(crate) fn cli(&self, words: &[&str]) -> String {
         self.try_cli(words)
@@ -372,7 +377,7 @@ pub(crate) fn ask(
 }
 
 /// The same with these lines in its head.
-fn ask_with(
+pub(crate) fn ask_with(
     place: SocketAddr,
     method: &str,
     path: &str,

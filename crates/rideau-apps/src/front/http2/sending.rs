@@ -20,6 +20,8 @@ pub(super) struct Sending {
     pub(super) stream: SendStream<Bytes>,
     pub(super) body: Answer,
     pub(super) watch: RateWatch,
+    /// Bytes of it that were handed on.
+    pub(super) sent: u64,
 }
 
 /// Why not all of it is sent.
@@ -41,6 +43,14 @@ enum Next {
 impl Sending {
     /// Send it to its end, or to that of the client's patience.
     pub(super) async fn run(mut self, stay: &mut Stay) {
+        self.send_all(stay).await;
+        let entry = stay.begun.as_ref().and_then(|begun| begun.log.as_ref());
+        if let Some(entry) = entry {
+            entry.sent(self.sent);
+        }
+    }
+
+    async fn send_all(&mut self, stay: &mut Stay) {
         loop {
             let sent = match poll_fn(|context| self.poll_next(context)).await {
                 Next::Part(part) => self.send(part).await,
@@ -98,6 +108,7 @@ impl Sending {
             }
             let step = part.split_to(part.len().min(STEP));
             self.watch.passed(step.len());
+            self.sent += step.len() as u64;
             let is_last = part.is_empty() && self.body.is_over();
             let sent = self.stream.send_data(step, is_last);
             sent.map_err(Unsent::Broken)?;

@@ -289,6 +289,7 @@ impl Daemon {
         }
         // Files that the file names may have changed, too.
         if is_new || way.is_of_file {
+            self.front.follow_apps();
             self.settings.generation.fetch_add(1, Ordering::Release);
         }
         if way.is_of_file {

@@ -8,7 +8,8 @@ use crate::state::daemon::Daemon;
 /// Something that outsiders can fill.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limit {
-    /// Its key, without `limits.`; of one that no config changes, all of its name.
+    /// Its key, without `limits.`; of one of another section, all of it; of one that no config
+    /// changes, all of its name.
     pub name: &'static str,
     /// The most there may be.
     pub max: u64,
@@ -17,7 +18,7 @@ pub(crate) struct Limit {
     pub now: Option<u64>,
     /// How often it turned a client away.
     pub refused: u64,
-    /// The config has it.
+    /// `[limits]` has it.
     pub is_config: bool,
 }
 
@@ -27,6 +28,7 @@ impl Limit {
         let mut all = of_server(daemon);
         all.extend(of_logins(daemon));
         all.extend(of_ranges(daemon));
+        all.extend(of_front(daemon));
         all
     }
 
@@ -169,6 +171,31 @@ fn of_ranges(daemon: &Daemon) -> [Limit; 5] {
             is_config: true,
         },
     ]
+}
+
+/// Those of the front of applications, if there is one. It counts them itself.
+fn of_front(daemon: &Daemon) -> Vec<Limit> {
+    let config = daemon.config.load();
+    let (front, stats) = (&config.front, daemon.front.stats());
+    if front.listen.is_empty() && front.tls_listen.is_empty() {
+        return Vec::new();
+    }
+    let of_clients = front.client_connections_max.map(|max| Limit {
+        name: "front.client_connections_max",
+        max: max as u64,
+        now: None,
+        refused: stats.clients_turned_away,
+        is_config: false,
+    });
+    // Lines that wait to be written; those for which there was no room are lost.
+    let of_log = Limit {
+        name: "front.access_log",
+        max: stats.log_waiting_max as u64,
+        now: Some(stats.log_waiting as u64),
+        refused: stats.log_lost,
+        is_config: false,
+    };
+    of_clients.into_iter().chain([of_log]).collect()
 }
 
 fn limit(name: &'static str, max: u64, now: Option<usize>, refused: &AtomicU64) -> Limit {
