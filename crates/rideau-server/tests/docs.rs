@@ -100,7 +100,7 @@ fn the_files_in_the_page_of_apps_can_be_used() {
     assert!(!files.is_empty());
     // Files that a config names have to be there.
     let folder = Scratch::new();
-    for name in ["shop.pem", "shop.key"] {
+    for name in ["shop.pem", "shop.key", "failed.html", "shop-busy.html"] {
         let path = folder.join(name);
         fs::write(&path, "").unwrap();
         fs::set_permissions(path, fs::Permissions::from_mode(0o600)).unwrap();
@@ -109,6 +109,7 @@ fn the_files_in_the_page_of_apps_can_be_used() {
     for file in files {
         let (text, _) = file.split_once("```").unwrap();
         let text = text.replace("/etc/rideau/tls/", &there);
+        let text = text.replace("/srv/pages/", &there);
         let (config, faults) = Config::check(&text, "docs/apps.md", &|_| None);
         assert!(config.is_some() && faults.is_empty(), "{faults}");
     }
