@@ -6,7 +6,6 @@
 //! to [`apps`](crate::apps).
 
 mod access_log;
-mod admitted;
 mod body;
 mod body_buffer;
 mod broken;
@@ -24,6 +23,7 @@ mod http1_client;
 mod http2;
 mod https;
 mod ids;
+mod open_conn;
 #[cfg(test)]
 mod planted;
 mod rate_limit;

@@ -21,9 +21,9 @@ use rideau_process::panics;
 use self::control_frames::{ControlFrames, TooMany};
 use self::sending::Sending;
 use super::Front;
-use super::admitted::Admitted;
 use super::conn::ClientConn;
 use super::forward::{GoOn, Sent, Start, Visit};
+use super::open_conn::OpenConn;
 use super::rate_watch::{RateWatch, UNSENT_MAX};
 use super::refusals::RequestRefusal;
 use super::reply::{HttpReply, read};
@@ -61,14 +61,14 @@ struct Stay {
 }
 
 /// Serve a client until it leaves, or no client is served any more.
-pub(super) async fn serve(mut admitted: Admitted, conn: ClientConn, stream: Stream) {
+pub(super) async fn serve(mut conn_open: OpenConn, conn: ClientConn, stream: Stream) {
     let conn = Arc::new(conn);
-    let patience = admitted.patience();
+    let patience = conn_open.patience();
     let client = Arc::clone(&conn);
     stream.limit_unsent(UNSENT_MAX);
     let stream = IoTimeout::both(stream, patience.idle, move || client.is_busy());
     let (stream, too_many) = ControlFrames::new(stream);
-    let front = Arc::clone(&admitted.front);
+    let front = Arc::clone(&conn_open.front);
     let header_max = front.config.load().header_max;
     let shaken = Builder::new()
         .max_concurrent_streams(STREAMS_MAX)
@@ -77,7 +77,7 @@ pub(super) async fn serve(mut admitted: Admitted, conn: ClientConn, stream: Stre
         .initial_connection_window_size(WINDOW)
         .max_send_buffer_size(SEND_MAX)
         .handshake(stream);
-    let connection = match admitted.while_open(patience.head, shaken).await {
+    let connection = match conn_open.while_open(patience.head, shaken).await {
         Some(Ok(connection)) => connection,
         Some(Err(error)) => return tracing::debug!("no HTTP/2: {error}"),
         None => return tracing::debug!("no HTTP/2 in time"),
@@ -89,7 +89,7 @@ pub(super) async fn serve(mut admitted: Admitted, conn: ClientConn, stream: Stre
         too_many,
     };
     let finish = |served: Pin<&mut Served>| served.get_mut().connection.graceful_shutdown();
-    admitted.run(pin!(served), finish).await;
+    conn_open.run(pin!(served), finish).await;
 }
 
 impl Future for Served {

@@ -14,13 +14,13 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 
-use super::admitted::Admitted;
 use super::certificates::{ALPN_H2, Certificates, Tls};
 use super::client::ClientCount;
 use super::conn::ClientConn;
 use super::http1;
 use super::https::{SecurePlace, hsts_text};
 use super::ids::Id;
+use super::open_conn::OpenConn;
 use super::{Front, Phase, http2};
 use crate::bind;
 use crate::http1::head::HeadLimits;
@@ -144,14 +144,14 @@ impl Acceptor {
                 self.turn_away(&front, stream, &CLIENT_FULL);
                 continue;
             };
-            let admitted = Admitted {
+            let conn_open = OpenConn {
                 front: Arc::clone(&front),
                 peer,
                 phase: front.phase.subscribe(),
                 _permit: permit,
                 _counted: counted,
             };
-            let begin = || admitted.begin(stream, self.tls.as_ref(), io_threads);
+            let begin = || conn_open.begin(stream, self.tls.as_ref(), io_threads);
             let _ = panics::contain(begin);
         }
     }
@@ -169,7 +169,7 @@ impl Acceptor {
     }
 }
 
-impl Admitted {
+impl OpenConn {
     /// Serve it, where that is done.
     fn begin(self, stream: TcpStream, tls: Option<&Tls>, io_threads: Option<&IoThreads>) {
         let tls = tls.map(Tls::now);

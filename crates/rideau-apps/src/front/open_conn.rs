@@ -15,7 +15,7 @@ use super::http1_client::Patience;
 use super::{Front, Phase};
 
 /// A connection that was let in.
-pub(super) struct Admitted {
+pub(super) struct OpenConn {
     pub(super) front: Arc<Front>,
     pub(super) peer: SocketAddr,
     pub(super) phase: watch::Receiver<Phase>,
@@ -24,7 +24,7 @@ pub(super) struct Admitted {
     pub(super) _counted: Option<ClientCount>,
 }
 
-impl Admitted {
+impl OpenConn {
     /// What has to be done before the first request, in time and only as long as
     /// new clients are served.
     pub(super) async fn while_open<T>(
