@@ -93,6 +93,8 @@ async fn keep_epochs(daemon: Arc<Daemon>) {
 pub struct Ready {
     /// Every address, those for applications last.
     pub addresses: Vec<String>,
+    /// How many are for applications.
+    pub applications: usize,
     /// The operator's files, if there is a place for them.
     pub control: Option<ControlPaths>,
     /// The page, as a link whose token tells who comes there; none where no client can
@@ -182,6 +184,7 @@ async fn run_joining(
     .await?;
     let port = listeners.iter().find_map(Listener::port);
     let port = port.or_else(|| places.iter().find_map(|place| port_of(place)));
+    let applications = places.len();
     addresses.extend(places);
     // Before any client is served, so that each can be told where it is.
     let control = listen_control(&daemon, &io_threads, port);
@@ -198,6 +201,7 @@ async fn run_joining(
     warn(&daemon, &config);
     ready(&Ready {
         addresses,
+        applications,
         control: control.as_ref().map(|files| ControlPaths {
             socket: files.socket.clone(),
             token: files.token.clone(),

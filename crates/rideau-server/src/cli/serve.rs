@@ -52,10 +52,6 @@ pub(crate) fn run(words: &Serve, manner: &Manner) -> Done {
     if let Some(span) = config.log.debug_for {
         runtime.spawn(rideau_daemon::log::debug_for(span));
     }
-    let mut fronts = config.front.listen.len();
-    if config.tls.is_some() {
-        fronts += config.front.tls_listen.len();
-    }
     let served = runtime.block_on(async {
         let (ready, is_ready) = oneshot::channel();
         let ready = move |now: &Ready| {
@@ -67,7 +63,7 @@ pub(crate) fn run(words: &Serve, manner: &Manner) -> Done {
             served = rideau_daemon::run_from(config, source, ready) => served.map(|()| true),
             // The server listens for signals by the time that this one has its turn: a process
             // that reads the line may send one at once.
-            never = announce(is_ready, fronts, manner.json) => match never {},
+            never = announce(is_ready, manner.json) => match never {},
             urgent = second_signal() => urgent.map(|()| false),
         }
     });
@@ -147,16 +143,16 @@ fn assignment(text: &str) -> Result<(String, String), String> {
     Ok((path.trim().into(), value.trim().into()))
 }
 
-/// Say where the server listens, once it does; the last of the places, this many,
-/// are for applications.
-async fn announce(is_ready: oneshot::Receiver<Ready>, fronts: usize, is_json: bool) -> Infallible {
+/// Say where the server listens, once it does.
+async fn announce(is_ready: oneshot::Receiver<Ready>, is_json: bool) -> Infallible {
     if let Ok(Ready {
         addresses,
+        applications,
         control,
         page,
     }) = is_ready.await
     {
-        let first = addresses.len().saturating_sub(fronts);
+        let first = addresses.len().saturating_sub(applications);
         let mut out = io::stdout().lock();
         // A reader that closed our standard output does not want to know.
         if is_json {

@@ -19,7 +19,7 @@ fn an_application_that_closes_idle_connections_fails_no_request() {
     let folder = folder();
     let harness = Harness::new(
         &folder,
-        "[app.shop]\nexec = APP\nmax = 1\nenv = { IDLE_CLOSE = \"50\" }\n",
+        "[app.shop]\nexec = APP\nmax = 1\nqueue = \"never\"\nenv = { IDLE_CLOSE = \"50\" }\n",
     );
     assert_eq!(harness.get("/").status, 200);
     let failed = Mutex::new(Vec::new());

@@ -59,10 +59,29 @@ async fn process(server: &Server) -> String {
     }
 }
 
+/// Have new code on trial. Says the pid of the old.
+async fn on_trial(server: &Server) -> String {
+    is_told(server, "app", "/api/v1/apps/{name}/spawn", "shop", "").await;
+    let old = tokio::time::timeout(crate::tests::admin::web::LONG, process(server)).await;
+    is_told(server, "app", "/api/v1/apps/{name}/restart", "shop", "{}").await;
+    let is_on = async {
+        while server.get("/api/v1/apps/shop").await.json()["state"] != "on_trial" {
+            tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+        }
+    };
+    let waited = tokio::time::timeout(crate::tests::admin::web::LONG, is_on).await;
+    waited.expect("it is on trial");
+    old.expect("it starts")
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_change_says_who_made_it() {
     let server = Server::start(CONFIG).await;
     let mut tried = BTreeSet::new();
+    let old = on_trial(&server).await;
+    let verdict = "{\"verdict\":\"reject\"}";
+    tried.insert(is_told(&server, "app", "/api/v1/apps/{name}/trial", "shop", verdict).await);
+    is_told(&server, "app", "/api/v1/processes/{pid}/kill", &old, "").await;
     // A process ends in one of two ways.
     for ways in [&["disable", "enable", "detach"][..], &["kill"]] {
         let spawn = "/api/v1/apps/{name}/spawn";

@@ -425,6 +425,17 @@ async fn apps(server: &Server) -> Vec<Call> {
         all.push(post(path, &format!("/api/v1/apps/shop/{word}"), 200));
         all.push(post(path, &format!("/api/v1/apps/no/{word}"), 404));
     }
+    for (name, status) in [("shop", 409), ("no", 404)] {
+        let used = format!("/api/v1/apps/{name}/trial");
+        let body = "{\"verdict\":\"accept\"}";
+        all.push(call(
+            "POST",
+            "/api/v1/apps/{name}/trial",
+            &used,
+            body,
+            status,
+        ));
+    }
     all
 }
 

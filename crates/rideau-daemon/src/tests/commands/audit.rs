@@ -117,6 +117,19 @@ fn every_change_says_who_made_it() {
     let mut ops = server.connect();
     ops.say("AUTH ops secret");
     let mut tried = BTreeSet::new();
+    is_told(&mut ops, &change("app", &["APP.SPAWN shop"]));
+    let old = process(&mut ops);
+    is_told(&mut ops, &change("app", &["APP.RESTART shop"]));
+    let until = Instant::now() + PATIENCE;
+    while cell(&ops.ask(&["SHOW", "APPS"]), 0, "state") != "on_trial" {
+        assert!(Instant::now() < until, "it is not on trial");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    tried.insert(is_told(
+        &mut ops,
+        &change("app", &["APP.TRIAL shop REJECT"]),
+    ));
+    is_told(&mut ops, &change("app", &[&format!("APP.KILL {old}")]));
     // A process ends in one of two ways.
     for ways in [&["DISABLE", "ENABLE", "DETACH"][..], &["KILL"]] {
         tried.insert(is_told(&mut ops, &change("app", &["APP.SPAWN shop"])));

@@ -74,6 +74,7 @@ const PLACES: &[&str] = &[
     "APP.RESTART ?",
     "APP.SET ? MAX 1",
     "APP.SPAWN ?",
+    "APP.TRIAL ? ACCEPT",
     "RESERVE ?",
     "RESERVE lab,?",
     "RESERVE lab PREFER ?",
