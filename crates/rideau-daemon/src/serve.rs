@@ -202,10 +202,7 @@ async fn run_joining(
     ready(&Ready {
         addresses,
         applications,
-        control: control.as_ref().map(|files| ControlPaths {
-            socket: files.socket.clone(),
-            token: files.token.clone(),
-        }),
+        control: control.as_ref().map(ControlPaths::of),
         page,
     });
     sd_notify::tell("READY=1");
@@ -230,6 +227,15 @@ async fn run_joining(
     match failed {
         Some(why) => Err(io::Error::other(why)),
         None => finished,
+    }
+}
+
+impl ControlPaths {
+    fn of(files: &ControlFiles) -> Self {
+        Self {
+            socket: files.socket.clone(),
+            token: files.token.clone(),
+        }
     }
 }
 
