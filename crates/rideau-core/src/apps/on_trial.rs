@@ -64,6 +64,23 @@ impl<R: Reply> Apps<R> {
         (ready(app.good), ready(app.generation))
     }
 
+    /// If a process runs code on trial: one with the old code, and with a free place if
+    /// there is such a one.
+    pub(super) fn old_code(&self, at: u32, failed: ProcessId) -> Option<u32> {
+        let app = self.app(at);
+        app.trial.as_ref()?;
+        let failed = self.processes.at(self.processes.find(failed)?);
+        if failed.app != at || failed.generation != app.generation {
+            return None;
+        }
+        let slots = app.slots.iter().copied();
+        let old = slots.filter(|slot| {
+            let process = self.processes.at(*slot);
+            process.generation == app.good && process.is_ready()
+        });
+        old.max_by_key(|slot| self.processes.at(*slot).place.is_some())
+    }
+
     /// A free place by chance: with new code, or with the old. None if that side has none.
     pub(super) fn draw(
         &mut self,

@@ -105,8 +105,12 @@ impl<R: Reply> Apps<R> {
         Some(Chosen { slot, drawn: None })
     }
 
-    /// The process it was with before, if that is there and serves.
+    /// The process it was with before, if that is there and serves. What new code on trial
+    /// has failed is for the old code.
     fn sticky(&self, at: u32, ask: &Ask) -> Option<u32> {
+        if let Some(slot) = ask.avoid.and_then(|failed| self.old_code(at, failed)) {
+            return Some(slot);
+        }
         let wanted = ask.sticky.filter(|wanted| Some(*wanted) != ask.avoid)?;
         let slot = self.processes.find(wanted)?;
         let process = self.processes.at(slot);

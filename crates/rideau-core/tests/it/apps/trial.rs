@@ -59,10 +59,14 @@ struct Traffic {
 
 impl Traffic {
     fn new(per_s: f64, old: Code, new: Code, seed: u64) -> Self {
+        Self::with_places(100_000, per_s, (old, new), seed)
+    }
+
+    fn with_places(places: usize, per_s: f64, (old, new): (Code, Code), seed: u64) -> Self {
         let mut apps = Apps::new(Limits::default(), seed, Instant::START).unwrap();
         let options = Options {
             min: 1,
-            concurrency: Some(100_000),
+            concurrency: Some(places),
             idle_after: None,
             trial: Some(TrialRules::default()),
             ..Options::default()
@@ -268,6 +272,56 @@ fn code_that_is_much_slower_is_rejected() {
         println!("{row}");
         assert!((least..=largest).contains(&share), "{row}");
     }
+}
+
+#[test]
+fn what_new_code_has_failed_waits_for_the_old_code() {
+    let codes = (code(0.0), code(0.0));
+    let mut traffic = Traffic::with_places(1, 0.0, codes, 1);
+    traffic.restart();
+    let mut effects = Vec::new();
+    let mut ask = |avoid, effects: &mut Vec<_>| {
+        let ask = Ask {
+            terms: AskOptions::new(traffic.now),
+            sticky: None,
+            avoid,
+        };
+        let (app, now) = (traffic.app, traffic.now);
+        traffic.apps.ask(app, &ask, || NoReply, now, effects)
+    };
+    let sessions = [None; 2].map(|avoid| match ask(avoid, &mut effects) {
+        Came::Granted(session) => session,
+        _ => panic!("each code has a place"),
+    });
+    let of = |generation| {
+        sessions
+            .iter()
+            .find(|it| it.generation == generation)
+            .unwrap()
+    };
+    let (old, new) = (of(1), of(2));
+    let now = traffic.now;
+    traffic
+        .apps
+        .release(new.id, Ended::Broken, now, &mut effects);
+    let again = Ask {
+        terms: AskOptions::new(now),
+        sticky: None,
+        avoid: Some(new.id.process),
+    };
+    let came = traffic
+        .apps
+        .ask(traffic.app, &again, || NoReply, now, &mut effects);
+    assert!(matches!(came, Came::Waits(_)), "the new code has a place");
+    effects.clear();
+    traffic
+        .apps
+        .release(old.id, Ended::Answered, now, &mut effects);
+    let granted = effects.iter().find_map(|effect| match effect {
+        Effect::Grant { session, .. } => Some(session.generation),
+        _ => None,
+    });
+    assert_eq!(granted, Some(1));
 }
 
 #[test]

@@ -12,7 +12,7 @@ use rideau_core::queue::AskOptions;
 use rideau_core::{Instant, Machine};
 
 use super::inputs::Dice;
-use super::model::{App, Doing, Model, Name, Waiter, is_used};
+use super::model::{App, Doing, Model, Name, Process, Waiter, is_used};
 
 pub(crate) struct Run {
     apps: Apps<Name>,
@@ -140,7 +140,9 @@ impl Run {
             }
             Came::Waits(ticket) => {
                 let wait = self.model.app(app).options.sticky_wait;
-                let sticky = ask.sticky.map(|process| (process, self.now + wait));
+                let failed = ask.avoid.and_then(|failed| self.old_code(app, failed));
+                let sticky = ask.sticky.filter(|wanted| Some(*wanted) != ask.avoid);
+                let sticky = failed.or(sticky).map(|process| (process, self.now + wait));
                 self.model.app(app).waiters.push(Waiter {
                     name,
                     ticket,
@@ -151,6 +153,19 @@ impl Run {
             Came::Refused(refusal) => self.model.judge_refusal(app, refusal.reason),
         }
         self.after(&effects);
+    }
+
+    /// The process with the old code that is asked what this one has failed, if this one
+    /// runs code on trial.
+    fn old_code(&mut self, app: AppId, failed: ProcessId) -> Option<ProcessId> {
+        self.apps.app_stats(app, self.now)?.trial?;
+        let generation = self.model.app(app).generation;
+        let of_app = |it: &&Process| it.app == app;
+        let mut own = self.model.processes.iter().filter(of_app);
+        own.find(|it| it.id == failed && it.generation == generation)?;
+        let own = self.model.processes.iter().filter(of_app);
+        let old = own.filter(|it| it.generation < generation && it.doing == Doing::Ready);
+        old.last().map(|it| it.id)
     }
 
     fn release(&mut self) {
