@@ -8,6 +8,7 @@ use super::core_kinds::{Meters, Protector, Queue, Valve};
 use super::key::{Form, Key};
 use super::keyed::Keyed;
 use super::kinds::{Kind, Maybe, Number, Positive, Text, Word, Words, spelled};
+use super::scope::SharedBy;
 use super::section::Section;
 use super::shown::Rows;
 use super::table::section;
@@ -29,6 +30,8 @@ section! {
         }
         /// `ASK @shops` asks any broker of the group.
         group: Option<String> = None, Maybe<Text>, Live, usual = "none", sample = r#""shops""#;
+        /// `"cluster"`: asks and offers of all nodes of a cluster meet in it.
+        scope: SharedBy = SharedBy::Node, Word, Live;
     }
 }
 
@@ -101,6 +104,8 @@ section! {
         meters: Vec<meter::Options> = Vec::new(), Meters, Live;
         /// Meters are read after this many inputs.
         read_after: u32 = core().read_after, Number, Live, bounds = (1, READ_AFTER_MAX);
+        /// `"cluster"`: it counts the leases of all nodes of a cluster.
+        scope: SharedBy = SharedBy::Node, Word, Live;
     }
 }
 

@@ -42,6 +42,7 @@ mod reference;
 mod rules;
 mod sample;
 mod schema;
+mod scope;
 mod section;
 mod sections;
 mod server;
@@ -76,6 +77,7 @@ pub use range::{Hold, OnFailure, RangeConfig, StoreConfig, StoreKind, class_word
 pub use reference::{tables, with_tables};
 pub use sample::sample;
 pub use schema::schema;
+pub use scope::SharedBy;
 pub use section::Unexpanded;
 pub use server::{
     DeadPeer, History, Limits, Listen, Log, LogFormat, LogLevel, Series, Server, Tls,

@@ -13,6 +13,7 @@ use super::key::{Form, Key, joined};
 use super::keyed::Keyed;
 use super::kinds::{Answer, Kind, Maybe, Number, OrNone, Positive, Span, Text, Word, spelled};
 use super::near::suggest_word;
+use super::scope::SharedBy;
 use super::section::Section;
 use super::shown::Rows;
 use super::table::section;
@@ -31,6 +32,8 @@ section! {
         }
         /// `TAKE @pg` takes from any pool of the group.
         group: Option<String> = None, Maybe<Text>, Live, usual = "none", sample = r#""pg""#;
+        /// `"cluster"`: all nodes of a cluster lend the values of this list together.
+        scope: SharedBy = SharedBy::Node, Word, Live;
         /// What members are: `{ exec = […] }` runs a process for each, `{ list = […] }` lends
         /// these texts, `"offered"` lends what connections bring with `POOL.OFFER`.
         member: Member = Member::Offered, Members, Live, above = ABOUT_MEMBERS,

@@ -22,6 +22,8 @@ mod cluster_clients;
 mod cluster_keys;
 #[path = "daemon/cluster_locks.rs"]
 mod cluster_locks;
+#[path = "daemon/cluster_places.rs"]
+mod cluster_places;
 #[path = "daemon/cluster_straight.rs"]
 mod cluster_straight;
 #[path = "daemon/cluster_values.rs"]

@@ -233,6 +233,7 @@ fn row_message(rng: &mut Rng, partition: u32, epoch: u64) -> RowMessage {
             partition,
             epoch,
             ticket,
+            how: bytes(rng),
         },
         3 => RowMessage::Ended {
             partition,
@@ -249,6 +250,7 @@ fn row_message(rng: &mut Rng, partition: u32, epoch: u64) -> RowMessage {
             partition,
             epoch,
             ticket,
+            how: bytes(rng),
         },
         _ => RowMessage::RowDropped {
             partition,

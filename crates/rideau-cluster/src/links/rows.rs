@@ -18,6 +18,7 @@ const NO_FENCE: u64 = u64::MAX;
 pub(super) fn len(message: &RowMessage) -> usize {
     match message {
         RowMessage::Ask { row, .. } => row.what.len(),
+        RowMessage::End { how, .. } | RowMessage::DropRow { how, .. } => how.len(),
         RowMessage::Report { rows, .. } => rows.iter().map(|row| ROW_LEN + row.what.len()).sum(),
         _ => 0,
     }
@@ -52,7 +53,8 @@ pub(super) fn write(message: &RowMessage, told: &[u8], out: &mut Vec<u8>) {
             partition,
             epoch,
             ticket,
-        } => (4, partition, epoch, nothing(*ticket)),
+            how,
+        } => (4, partition, epoch, ended(*ticket, how)),
         RowMessage::Ended {
             partition,
             epoch,
@@ -74,7 +76,8 @@ pub(super) fn write(message: &RowMessage, told: &[u8], out: &mut Vec<u8>) {
             partition,
             epoch,
             ticket,
-        } => (8, partition, epoch, nothing(*ticket)),
+            how,
+        } => (8, partition, epoch, ended(*ticket, how)),
         RowMessage::RowDropped {
             partition,
             epoch,
@@ -99,6 +102,14 @@ const fn nothing(ticket: u64) -> ReportedRow {
         fence: None,
         age: Duration::ZERO,
         what: Vec::new(),
+    }
+}
+
+/// A row that ended like this.
+fn ended(ticket: u64, how: &[u8]) -> ReportedRow {
+    ReportedRow {
+        what: how.to_vec(),
+        ..nothing(ticket)
     }
 }
 
@@ -135,6 +146,7 @@ pub(super) fn read(fields: &mut FrameFields) -> Result<(RowMessage, Vec<u8>), Ba
             partition,
             epoch,
             ticket,
+            how: row.what,
         },
         5 => RowMessage::Ended {
             partition,
@@ -151,6 +163,7 @@ pub(super) fn read(fields: &mut FrameFields) -> Result<(RowMessage, Vec<u8>), Ba
             partition,
             epoch,
             ticket,
+            how: row.what,
         },
         9 => RowMessage::RowDropped {
             partition,

@@ -71,6 +71,8 @@ pub enum NameEvent {
         node: Incarnation,
         /// The ask or the lease.
         ticket: u64,
+        /// How it ended, as its entry node told.
+        how: Vec<u8>,
     },
     /// A life of a node is over, and all behind it.
     Gone(Incarnation),

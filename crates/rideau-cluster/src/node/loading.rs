@@ -101,11 +101,13 @@ impl Driver {
                 epoch,
                 node,
                 ticket,
+                how,
             } => NameEvent::RowEnded {
                 partition,
                 epoch,
                 node,
                 ticket,
+                how,
             },
             Effect::Gone { node } => NameEvent::Gone(node),
             Effect::SendRow { to, message } => NameEvent::Send { to, message },

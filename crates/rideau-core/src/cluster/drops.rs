@@ -1,5 +1,5 @@
-//! Leases that are given back at another node than the one that their holder is connected
-//! to.
+//! Leases that end elsewhere than at the node that their holder is connected to: they are
+//! given back at another one, or the other party of a match has ended it.
 //!
 //! The owner has the row dropped at its entry node first, and then answers. Else it could
 //! say that the lease is over, die, and the next owner would learn from the row that it is
@@ -21,6 +21,8 @@ pub struct RowDrops {
 struct RowDrop {
     partition: u32,
     epoch: u64,
+    /// How the lease ended.
+    how: Vec<u8>,
     /// The asks that gave it back.
     asks: Vec<u64>,
 }
@@ -41,9 +43,30 @@ impl RowDrops {
         let drop = self.drops.entry(key).or_insert(RowDrop {
             partition,
             epoch,
+            how: Vec::new(),
             asks: Vec::new(),
         });
         drop.asks.push(ask);
+        effects.push(drop.send(node, ticket));
+    }
+
+    /// The lease with this ticket of another node is over, and nothing waits until its row
+    /// is dropped.
+    pub fn end(
+        &mut self,
+        node: &Incarnation,
+        ticket: u64,
+        (partition, epoch): (u32, u64),
+        how: Vec<u8>,
+        effects: &mut Vec<RowEffect>,
+    ) {
+        let key = (node.clone(), ticket);
+        let drop = self.drops.entry(key).or_insert(RowDrop {
+            partition,
+            epoch,
+            how,
+            asks: Vec::new(),
+        });
         effects.push(drop.send(node, ticket));
     }
 
@@ -107,6 +130,7 @@ impl RowDrop {
                 partition: self.partition,
                 epoch: self.epoch,
                 ticket,
+                how: self.how.clone(),
             },
         }
     }

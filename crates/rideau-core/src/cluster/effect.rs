@@ -83,6 +83,8 @@ pub enum Effect {
         node: Incarnation,
         /// The ask or the lease.
         ticket: u64,
+        /// How it ended, as its entry node told.
+        how: Vec<u8>,
     },
     /// A life of a node is over: all asks and leases behind it are, in every partition.
     Gone {

@@ -55,6 +55,9 @@ pub enum RowMessage {
         epoch: u64,
         /// The ask or the lease.
         ticket: u64,
+        /// How it ended, in the format of the machine that decides; nothing if that is all
+        /// the same.
+        how: Vec<u8>,
     },
     /// From the owner: an end was heard.
     Ended {
@@ -82,8 +85,9 @@ pub enum RowMessage {
         /// The new ownership.
         epoch: u64,
     },
-    /// From the owner: a lease was given back at another node, so its row has to go. It is
-    /// repeated until it is acknowledged.
+    /// From the owner: a lease is over, so its row has to go: it was given back at another
+    /// node, or the other party of a match has ended it. It is repeated until it is
+    /// acknowledged.
     DropRow {
         /// Where it belongs.
         partition: u32,
@@ -91,6 +95,8 @@ pub enum RowMessage {
         epoch: u64,
         /// The lease.
         ticket: u64,
+        /// How it ended, as in [`End`](Self::End).
+        how: Vec<u8>,
     },
     /// To the owner: the row is gone.
     RowDropped {

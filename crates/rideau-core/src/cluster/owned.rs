@@ -1,6 +1,6 @@
 //! A partition that this node owns.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::messages::ReportedRow;
 use super::records::{Incarnation, OwnerRecord, SnapshotId};
@@ -31,7 +31,7 @@ pub(super) struct AwaitedReports {
     pub(super) awaited: BTreeSet<Incarnation>,
     pub(super) received: Vec<(Incarnation, Vec<ReportedRow>)>,
     /// Asks and leases that end as soon as the reports are in.
-    pub(super) ends: Vec<(Incarnation, u64)>,
+    pub(super) ends: BTreeMap<(Incarnation, u64), Vec<u8>>,
     /// The names are taken over.
     pub(super) is_adopted: bool,
 }
@@ -133,7 +133,7 @@ impl AwaitedReports {
         Self {
             awaited,
             received: Vec::new(),
-            ends: Vec::new(),
+            ends: BTreeMap::new(),
             is_adopted: false,
         }
     }
@@ -142,6 +142,6 @@ impl AwaitedReports {
     pub(super) fn strike(&mut self, node: &Incarnation) {
         self.awaited.remove(node);
         self.received.retain(|(from, _)| from != node);
-        self.ends.retain(|(from, _)| from != node);
+        self.ends.retain(|(from, _), _| from != node);
     }
 }

@@ -127,7 +127,9 @@ impl Cluster {
         }
         match message {
             RowMessage::Report { rows, .. } => self.report(&from, partition, rows, effects),
-            RowMessage::End { ticket, .. } => self.end_row(&from, partition, ticket, effects),
+            RowMessage::End { ticket, how, .. } => {
+                self.end_row((&from, ticket), partition, how, effects);
+            }
             _ => (),
         }
     }
@@ -156,19 +158,18 @@ impl Cluster {
     /// An ask or a lease is over, as its entry node says.
     fn end_row(
         &mut self,
-        from: &Incarnation,
+        (from, ticket): (&Incarnation, u64),
         partition: u32,
-        ticket: u64,
+        how: Vec<u8>,
         effects: &mut Vec<Effect>,
     ) {
         let is_planted = planted!(self.options, EndedBeforeReports);
         let part = self.parts.get_mut(&partition).expect("it is owned");
         let epoch = part.epoch;
         if !part.reports.is_adopted && !is_planted {
-            let end = (from.clone(), ticket);
-            if !part.reports.ends.contains(&end) {
-                part.reports.ends.push(end);
-            }
+            // A copy says the same.
+            let ends = &mut part.reports.ends;
+            ends.entry((from.clone(), ticket)).or_insert(how);
             return;
         }
         effects.push(Effect::EndRow {
@@ -176,6 +177,7 @@ impl Cluster {
             epoch,
             node: from.clone(),
             ticket,
+            how,
         });
         let message = RowMessage::Ended {
             partition,
@@ -204,8 +206,8 @@ impl Cluster {
             epoch: part.epoch,
             reports,
         });
-        for (node, ticket) in ends {
-            self.end_row(&node, partition, ticket, effects);
+        for ((node, ticket), how) in ends {
+            self.end_row((&node, ticket), partition, how, effects);
         }
     }
 

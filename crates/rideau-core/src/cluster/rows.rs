@@ -35,8 +35,8 @@ pub struct EntryRows {
     vouched: BTreeMap<u64, Instant>,
     /// Holders that the node itself has ended, and when their rows go.
     ending: BTreeMap<u64, Instant>,
-    /// Leases that the node itself has ended, and when each goes.
-    ending_rows: BTreeMap<u64, Instant>,
+    /// Leases that the node itself has ended, and when each goes, and how.
+    ending_rows: BTreeMap<u64, (Instant, Vec<u8>)>,
 }
 
 /// Something that the rows want done.
@@ -74,7 +74,7 @@ pub enum RowNews {
     NotMine,
     /// The owner cannot be reached; nothing is held.
     Down,
-    /// The lease was given back at another node.
+    /// The lease is over: it was given back at another node, or by another party.
     Dropped,
 }
 
@@ -102,6 +102,7 @@ enum RowPhase {
 #[derive(Clone, Debug)]
 struct PendingEnd {
     partition: u32,
+    how: Vec<u8>,
 }
 
 /// The newest owner of a partition that this node knows of, and what it was told.
@@ -191,14 +192,31 @@ impl EntryRows {
         }
     }
 
+    /// What is reported of an ask or a lease.
+    pub fn what(&self, ticket: u64) -> Option<&[u8]> {
+        self.rows.get(&ticket).map(|row| &*row.what)
+    }
+
+    /// What is reported of a lease from now on. Until then it is what was asked for.
+    pub fn describe(&mut self, ticket: u64, what: Vec<u8>) {
+        if let Some(row) = self.rows.get_mut(&ticket) {
+            row.what = what;
+        }
+    }
+
     /// A client cancels an ask or gives a lease back. Returns whether there is a row.
     pub fn released(&mut self, ticket: u64, effects: &mut Vec<RowEffect>) -> bool {
+        self.ended(ticket, Vec::new(), effects)
+    }
+
+    /// The same, with what the owner is told of it.
+    pub fn ended(&mut self, ticket: u64, how: Vec<u8>, effects: &mut Vec<RowEffect>) -> bool {
         self.ending_rows.remove(&ticket);
         let Some(row) = self.rows.remove(&ticket) else {
             return false;
         };
         if row.phase != RowPhase::Unrouted {
-            self.end(ticket, row.partition, effects);
+            self.end(ticket, row.partition, how, effects);
         }
         true
     }
@@ -233,12 +251,18 @@ impl EntryRows {
 
     /// The node itself ends a lease, and its holder may not know. It goes when the node does
     /// not vouch for it any more.
-    pub fn revoked(&mut self, ticket: u64, now: Instant, effects: &mut Vec<RowEffect>) {
+    pub fn revoked(
+        &mut self,
+        ticket: u64,
+        how: Vec<u8>,
+        now: Instant,
+        effects: &mut Vec<RowEffect>,
+    ) {
         let holder = self.rows.get(&ticket).map(|row| row.holder);
         let until = holder.and_then(|holder| self.vouched.get(&holder).copied());
         match until.filter(|until| *until > now) {
-            Some(until) => _ = self.ending_rows.insert(ticket, until),
-            None => _ = self.released(ticket, effects),
+            Some(until) => _ = self.ending_rows.insert(ticket, (until, how)),
+            None => _ = self.ended(ticket, how, effects),
         }
     }
 
@@ -313,10 +337,8 @@ impl EntryRows {
         }
         self.links.insert(node.clone(), link);
         let of = |partition: u32| self.owners[partition as usize].owner.as_ref() == Some(node);
-        let ends = self.ends.iter().filter(|(_, end)| of(end.partition));
-        let ends: Vec<_> = ends.map(|(it, end)| (*it, end.partition)).collect();
-        for (ticket, partition) in ends {
-            self.send_end(ticket, partition, effects);
+        for (ticket, end) in self.ends.iter().filter(|(_, end)| of(end.partition)) {
+            self.send_end(*ticket, end, effects);
         }
         for partition in 0..self.options.partitions {
             if self.owners[partition as usize].owner.as_ref() == Some(node) {
@@ -346,7 +368,7 @@ impl EntryRows {
                 Some(RowPhase::Held { .. }) => _ = self.rows.remove(&ticket),
                 _ => self.give_up(ticket, effects),
             }
-            self.end(ticket, partition, effects);
+            self.end(ticket, partition, Vec::new(), effects);
         }
     }
 
@@ -383,6 +405,7 @@ impl EntryRows {
                 partition,
                 epoch,
                 ticket,
+                ..
             } if self.is_newest(partition, epoch) => {
                 if let Some(row) = self.rows.remove(&ticket) {
                     effects.push(row.tell(ticket, RowNews::Dropped));
@@ -402,8 +425,8 @@ impl EntryRows {
 
     /// When rows of a holder go that the node has ended.
     pub fn deadline(&self) -> Option<Instant> {
-        let ending = self.ending.values().chain(self.ending_rows.values());
-        ending.min().copied()
+        let rows = self.ending_rows.values().map(|(until, _)| until);
+        self.ending.values().chain(rows).min().copied()
     }
 
     /// Let the rows go whose time is over.
@@ -413,10 +436,11 @@ impl EntryRows {
         for holder in due {
             self.closed(holder, effects);
         }
-        let due = self.ending_rows.iter().filter(|(_, until)| **until <= now);
-        let due: Vec<_> = due.map(|(ticket, _)| *ticket).collect();
-        for ticket in due {
-            self.released(ticket, effects);
+        let rows = self.ending_rows.iter();
+        let due = rows.filter(|(_, (until, _))| *until <= now);
+        let due: Vec<_> = due.map(|(it, (_, how))| (*it, how.clone())).collect();
+        for (ticket, how) in due {
+            self.ended(ticket, how, effects);
         }
     }
 
@@ -476,7 +500,9 @@ impl EntryRows {
                 effects.push(row.tell(ticket, RowNews::Granted { fence }));
             }
             // A grant that finds no ask is given back.
-            (None, RowAnswer::Granted { .. }) => self.end(ticket, partition, effects),
+            (None, RowAnswer::Granted { .. }) => {
+                self.end(ticket, partition, Vec::new(), effects);
+            }
             (Some(row), RowAnswer::NotMine) if row.phase == RowPhase::Sent => {
                 row.phase = RowPhase::Unrouted;
                 effects.push(row.tell(ticket, RowNews::NotMine));
@@ -490,17 +516,20 @@ impl EntryRows {
     }
 
     /// The owner has to hear that an ask or a lease is over.
-    fn end(&mut self, ticket: u64, partition: u32, effects: &mut Vec<RowEffect>) {
-        self.ends.insert(ticket, PendingEnd { partition });
-        self.send_end(ticket, partition, effects);
+    fn end(&mut self, ticket: u64, partition: u32, how: Vec<u8>, effects: &mut Vec<RowEffect>) {
+        let end = PendingEnd { partition, how };
+        self.send_end(ticket, &end, effects);
+        self.ends.insert(ticket, end);
     }
 
-    fn send_end(&self, ticket: u64, partition: u32, effects: &mut Vec<RowEffect>) {
+    fn send_end(&self, ticket: u64, end: &PendingEnd, effects: &mut Vec<RowEffect>) {
+        let partition = end.partition;
         let epoch = self.owners[partition as usize].epoch;
         let message = RowMessage::End {
             partition,
             epoch,
             ticket,
+            how: end.how.clone(),
         };
         self.send(partition, message, effects);
     }

@@ -304,6 +304,7 @@ fn names_wait_for_the_reports_of_all_nodes_and_ends_wait_behind_them() {
         partition,
         epoch,
         ticket,
+        how: b"done".to_vec(),
     };
     pair.step(|node, now, effects| node.row_heard(&me, 0, end, now, effects));
     assert_eq!(pair.told, []);
@@ -331,6 +332,7 @@ fn names_wait_for_the_reports_of_all_nodes_and_ends_wait_behind_them() {
             epoch,
             node: me.clone(),
             ticket,
+            how: b"done".to_vec(),
         },
         send(RowMessage::Ended {
             partition,

@@ -90,10 +90,15 @@ fn sent(message: RowMessage) -> RowEffect {
 }
 
 fn end(epoch: u64, ticket: u64) -> RowEffect {
+    end_with(epoch, ticket, b"")
+}
+
+fn end_with(epoch: u64, ticket: u64, how: &[u8]) -> RowEffect {
     sent(RowMessage::End {
         partition: 0,
         epoch,
         ticket,
+        how: how.to_vec(),
     })
 }
 
@@ -135,6 +140,7 @@ fn a_new_owner_is_told_of_leases_and_asks_and_older_answers_do_not_count() {
             partition: 0,
             epoch: 1,
             ticket: 1,
+            how: Vec::new(),
         },
     );
     assert_eq!(entry.taken(), []);
@@ -254,12 +260,12 @@ fn a_lease_that_the_node_takes_back_goes_when_it_does_not_vouch_for_it() {
     entry.holds(2);
     entry.rows.sure(9, at(4_000), at(0));
     let effects = &mut entry.effects;
-    entry.rows.revoked(1, at(100), effects);
+    entry.rows.revoked(1, b"silent".to_vec(), at(100), effects);
     assert_eq!(effects[..], []);
     entry.rows.advance(at(3_100), effects);
-    assert_eq!(entry.taken(), [end(1, 1)]);
+    assert_eq!(entry.taken(), [end_with(1, 1, b"silent")]);
     let effects = &mut entry.effects;
-    entry.rows.revoked(2, at(3_200), effects);
+    entry.rows.revoked(2, Vec::new(), at(3_200), effects);
     assert_eq!(
         entry.taken(),
         [end(1, 2)],

@@ -20,7 +20,6 @@ use super::session_client::SessionClient;
 use super::tickets::ticket_of;
 use crate::redis::client::Next;
 use crate::redis::commands;
-use crate::state::grant::Grant;
 use crate::state::lease_table::LeaseEntry;
 use crate::state::ticket::{Ticket, TicketKind};
 use crate::state::values;
@@ -167,7 +166,10 @@ pub(super) async fn wait(request: AdminRequest) -> Answer {
     let ticket = Ticket::parse(request.name("ticket").as_bytes());
     let is_match = |ticket: Ticket| {
         let lease_table = &request.daemon().lease_table;
-        let is_held = |thing: &mut LeaseEntry| matches!(thing, LeaseEntry::Held(Grant::Match(_)));
+        let is_held = |thing: &mut LeaseEntry| match thing {
+            LeaseEntry::Held(grant) => grant.mail().is_some(),
+            _ => false,
+        };
         lease_table.look(ticket, request.scope(), is_held) == Ok(true)
     };
     let command = match ticket.is_some_and(is_match) {

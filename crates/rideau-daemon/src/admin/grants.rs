@@ -14,7 +14,6 @@ use super::request::AdminRequest;
 use super::tickets::{gone_text, no_session, session_of, ticket_of};
 use super::values;
 use crate::state::end::EndReason;
-use crate::state::grant::Grant;
 use crate::state::holder::Holder;
 use crate::state::quota::Quota;
 use crate::state::ticket::TicketKind;
@@ -146,8 +145,8 @@ pub(super) async fn done(request: AdminRequest) -> Answer {
     let lease_table = &request.daemon().lease_table;
     let taken = lease_table.take(ticket, request.scope(), EndReason::Released);
     let taken = taken.map_err(|gone| gone_text(ticket, gone))?;
-    if let Some(Grant::Match(held_match)) = taken.thing.into_grant() {
-        held_match.done(said.payload.map(String::into_bytes));
+    if let Some(grant) = taken.thing.into_grant() {
+        grant.done(said.payload.map(String::into_bytes));
     }
     ok(&json!({ "outcome": "ok" }))
 }

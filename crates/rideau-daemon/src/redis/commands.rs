@@ -26,6 +26,7 @@ mod regulators;
 mod route;
 mod sessions;
 mod settings;
+mod shared;
 mod slots;
 mod still;
 mod table;

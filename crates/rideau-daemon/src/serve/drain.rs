@@ -35,7 +35,9 @@ pub(crate) async fn drain(daemon: &Arc<Daemon>) {
     });
     let catalog = daemon.catalog.load_full();
     // They refuse what waits when they begin to close, and members go as they come back.
+    // What nodes share goes on at the next owner.
     let pools = catalog.pools.values().cloned();
+    let pools = pools.filter(|place| place.shared.is_none());
     let closing = tokio::spawn(join_all(
         pools.map(|place| async move { place.pool.close(within).await }),
     ));

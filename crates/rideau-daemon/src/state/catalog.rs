@@ -4,6 +4,8 @@
 //! The names are a snapshot that is replaced as a whole: a task that looks one up takes
 //! no lock, and a change of configuration is seen at once or not at all.
 
+mod renewed;
+
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -23,6 +25,7 @@ use rideau_config::{
 use crate::state::answer;
 use crate::state::matches::Party;
 use crate::state::members::{Follow, Members};
+use crate::state::shared_place::SharedPlace;
 use crate::state::values::{NamedRanges, ViewPlaces};
 use crate::state::viewer::Viewer;
 
@@ -60,6 +63,8 @@ pub struct NamedPool {
     pub members: Members,
     /// How it was set up.
     pub config: ArcSwap<PoolConfig>,
+    /// What there is to know of it if all nodes of a cluster share it.
+    pub(crate) shared: Option<SharedPlace>,
 }
 
 /// A group with its name.
@@ -91,6 +96,8 @@ pub(crate) struct NamedBroker {
     pub broker: Broker<Party, Party>,
     /// How it was set up.
     pub config: ArcSwap<BrokerConfig>,
+    /// As that of a pool.
+    pub shared: Option<SharedPlace>,
 }
 
 /// A regulator with its name.
@@ -101,6 +108,8 @@ pub struct NamedRegulator {
     pub regulator: Regulator,
     /// How it was set up.
     pub config: ArcSwap<RegulatorConfig>,
+    /// As that of a pool.
+    pub(crate) shared: Option<SharedPlace>,
 }
 
 /// A rule for locks, and what became of the asks that came under it.
@@ -182,20 +191,22 @@ impl Catalog {
         Self::validate(config)?;
         let mut left = Left::default();
         let mut pools = HashMap::new();
-        for config in &config.pools {
-            let old = self.pools.get(&config.name);
-            let kept = old.filter(|old| old.follow(config));
-            let pool = match kept {
-                Some(pool) => Arc::clone(pool),
+        for pool in &config.pools {
+            let home = config.home_of_pool(pool);
+            let old = self.pools.get(&pool.name);
+            let is_at_home = |old: &&Arc<NamedPool>| is_at(&old.shared, home.as_deref());
+            let kept = old.filter(is_at_home).filter(|old| old.follow(pool));
+            let place = match kept {
+                Some(place) => Arc::clone(place),
                 None => {
                     left.pools.extend(old.cloned());
-                    Arc::new(NamedPool::new(config, &self.run_dirs)?)
+                    Arc::new(NamedPool::new(pool, &self.run_dirs, home.as_deref())?)
                 }
             };
-            pools.insert(config.name.clone(), pool);
+            pools.insert(pool.name.clone(), place);
         }
-        let regulators = self.changed_regulators(config)?;
-        let brokers = self.changed_brokers(config, &regulators)?;
+        let regulators = self.changed_regulators(config, &mut left)?;
+        let brokers = self.changed_brokers(config, &regulators, &mut left)?;
         let gone = |name: &String| !pools.contains_key(name);
         left.pools.extend(gone_of(&self.pools, gone));
         left.brokers
@@ -241,21 +252,28 @@ impl Catalog {
     fn changed_regulators(
         &self,
         config: &Config,
+        left: &mut Left,
     ) -> Result<HashMap<String, Arc<NamedRegulator>>, OptionError> {
         let mut regulators: HashMap<_, Arc<NamedRegulator>> = HashMap::new();
         for regulator in &config.regulators {
             let options = config.regulator_options(regulator);
-            let place = match self.regulators.get(&regulator.name) {
+            let home = config.home_of_regulator(regulator);
+            let old = self.regulators.get(&regulator.name);
+            let place = match old.filter(|old| is_at(&old.shared, home.as_deref())) {
                 Some(old) => {
                     old.regulator.reconfigure(options)?;
                     old.config.store(Arc::new(regulator.clone()));
                     Arc::clone(old)
                 }
-                None => Arc::new(NamedRegulator {
-                    name: regulator.name.as_str().into(),
-                    regulator: Regulator::named(&regulator.name, options)?,
-                    config: ArcSwap::from_pointee(regulator.clone()),
-                }),
+                None => {
+                    left.regulators.extend(old.cloned());
+                    Arc::new(NamedRegulator {
+                        name: regulator.name.as_str().into(),
+                        regulator: Regulator::named(&regulator.name, options)?,
+                        config: ArcSwap::from_pointee(regulator.clone()),
+                        shared: home.as_deref().map(SharedPlace::new),
+                    })
+                }
             };
             regulators.insert(regulator.name.clone(), place);
         }
@@ -272,21 +290,28 @@ impl Catalog {
         &self,
         config: &Config,
         regulators: &HashMap<String, Arc<NamedRegulator>>,
+        left: &mut Left,
     ) -> Result<HashMap<String, Arc<NamedBroker>>, OptionError> {
         let mut brokers = HashMap::new();
         for broker in &config.brokers {
             let options = config.broker_options(broker);
-            let place = match self.brokers.get(&broker.name) {
+            let home = config.home_of_broker(broker);
+            let old = self.brokers.get(&broker.name);
+            let place = match old.filter(|old| is_at(&old.shared, home.as_deref())) {
                 Some(old) => {
                     old.broker.reconfigure(options)?;
                     old.config.store(Arc::new(broker.clone()));
                     Arc::clone(old)
                 }
-                None => Arc::new(NamedBroker {
-                    name: broker.name.as_str().into(),
-                    broker: Broker::named(&broker.name, options)?,
-                    config: ArcSwap::from_pointee(broker.clone()),
-                }),
+                None => {
+                    left.brokers.extend(old.cloned());
+                    Arc::new(NamedBroker {
+                        name: broker.name.as_str().into(),
+                        broker: Broker::named(&broker.name, options)?,
+                        config: ArcSwap::from_pointee(broker.clone()),
+                        shared: home.as_deref().map(SharedPlace::new),
+                    })
+                }
             };
             let source = Source::Broker(broker.name.clone());
             for (name, fed) in fed_by(&source, config, regulators) {
@@ -335,7 +360,11 @@ impl Catalog {
 }
 
 impl NamedPool {
-    fn new(config: &PoolConfig, run_dirs: &Arc<RunDirs>) -> Result<Self, OptionError> {
+    fn new(
+        config: &PoolConfig,
+        run_dirs: &Arc<RunDirs>,
+        home: Option<&str>,
+    ) -> Result<Self, OptionError> {
         let name: Arc<str> = config.name.as_str().into();
         let members = Members::new(&name, config, run_dirs);
         Ok(Self {
@@ -343,7 +372,13 @@ impl NamedPool {
             members,
             name,
             config: ArcSwap::from_pointee(config.clone()),
+            shared: home.map(SharedPlace::new),
         })
+    }
+
+    /// Whether this node decides about it.
+    pub(crate) fn is_here(&self) -> bool {
+        self.shared.as_ref().is_none_or(SharedPlace::is_here)
     }
 
     /// The pool's numbers. A place that waits for a client to bring a member starts
@@ -427,21 +462,44 @@ fn groups(
     brokers: &HashMap<String, Arc<NamedBroker>>,
 ) -> HashMap<String, Arc<NamedGroup>> {
     let group = |config: &GroupConfig| {
-        let group = Group::new(config.pick);
-        for name in &config.pools {
-            if let Some(place) = pools.get(name) {
-                group.join(name, &place.pool);
-            }
-        }
         let place = Arc::new(NamedGroup {
             name: config.name.as_str().into(),
-            group,
+            group: group_of(config, pools),
             brokers: BrokerGroup::new(config, brokers),
             config: config.clone(),
         });
         (config.name.clone(), place)
     };
     config.groups.iter().map(group).collect()
+}
+
+fn group_of(config: &GroupConfig, pools: &HashMap<String, Arc<NamedPool>>) -> Group<Members> {
+    let group = Group::new(config.pick);
+    for name in &config.pools {
+        if let Some(place) = pools.get(name) {
+            group.join(name, &place.pool);
+        }
+    }
+    group
+}
+
+/// Whether something that has been there stays where it is.
+fn is_at(shared: &Option<SharedPlace>, home: Option<&str>) -> bool {
+    shared.as_ref().map(|shared| &*shared.home) == home
+}
+
+impl NamedBroker {
+    /// Whether this node decides about it.
+    pub(crate) fn is_here(&self) -> bool {
+        self.shared.as_ref().is_none_or(SharedPlace::is_here)
+    }
+}
+
+impl NamedRegulator {
+    /// Whether this node decides about it.
+    pub(crate) fn is_here(&self) -> bool {
+        self.shared.as_ref().is_none_or(SharedPlace::is_here)
+    }
 }
 
 /// The regulators that learn from this, by name.

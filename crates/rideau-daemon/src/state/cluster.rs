@@ -5,6 +5,9 @@ mod entry;
 mod far;
 mod lines;
 mod names;
+mod place_claim;
+mod places;
+mod renew;
 mod straight;
 pub(crate) mod verbs;
 
@@ -24,9 +27,11 @@ use tokio::sync::Notify;
 pub(crate) use lines::Lines;
 
 pub(crate) use claim::{ClaimOutcome, ClaimWait, LockClaim};
-pub(crate) use entry::{NameLease, NoLease};
+pub(crate) use entry::{NameLease, NameOf, NoLease, NoPlace};
 pub(crate) use far::{FarSession, read_left};
 pub(crate) use names::Names;
+pub(crate) use place_claim::{PlaceClaim, PlaceKind};
+pub(crate) use renew::Renewed;
 pub(crate) use straight::StraightNode;
 
 use crate::state::tags::TicketTags;
@@ -189,6 +194,9 @@ impl Cluster {
         };
         self.lost_links.lock().remove(&node);
         self.change_rows(|rows, effects| rows.linked(&node, link, effects));
+        let mut effects = Vec::new();
+        self.names.drops.lock().linked(&node, &mut effects);
+        let _ = self.carry(effects, &[]);
         self.node.linked(node, link);
     }
 

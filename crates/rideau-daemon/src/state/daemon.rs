@@ -23,6 +23,7 @@ use tokio::sync::{Notify, watch};
 
 use crate::state::budget::Budget;
 use crate::state::catalog::{Catalog, FOR_EVER, Left};
+use crate::state::catalog_cell::CatalogCell;
 use crate::state::clients::{ClientCard, Clients};
 use crate::state::cluster::Cluster;
 use crate::state::command_stats::{CommandNames, CommandStats};
@@ -56,7 +57,7 @@ pub struct Daemon {
     /// The running config.
     pub(crate) config: ArcSwap<Config>,
     /// Everything that has a name.
-    pub(crate) catalog: ArcSwap<Catalog>,
+    pub(crate) catalog: Arc<CatalogCell>,
     /// The units of all keys.
     pub(crate) locks: Locks<Vec<u8>>,
     /// The values of all ranges.
@@ -280,7 +281,7 @@ impl Daemon {
             password_checks: ResizableSemaphore::new(config.limits.password_checks_max),
             settings: Settings::new(&config, source),
             config: ArcSwap::from_pointee(config),
-            catalog: ArcSwap::from_pointee(catalog),
+            catalog: Arc::new(CatalogCell::new(catalog)),
             locks,
             values,
             cluster,
@@ -301,6 +302,9 @@ impl Daemon {
             stopping: Notify::new(),
             ending: watch::Sender::new(false),
         });
+        if let Some(cluster) = &daemon.cluster {
+            cluster.names.set_catalog(&daemon.catalog);
+        }
         let told = Arc::downgrade(&daemon);
         run_dirs.on_loss(move || {
             if let Some(daemon) = told.upgrade() {
@@ -326,19 +330,21 @@ impl Daemon {
         Apps::validate(&config)?;
         self.values.follow(&self.config.load(), &config)?;
         rule_locks(&self.locks, &config)?;
-        let old = self.catalog.load();
-        let (mut catalog, left) = old.changed(&config)?;
-        catalog.ranges = Arc::new(self.values.named_ranges(&config, &old.ranges));
+        let left = self.catalog.change(|old| {
+            let (mut catalog, left) = old.changed(&config)?;
+            catalog.ranges = Arc::new(self.values.named_ranges(&config, &old.ranges));
+            Ok::<_, NotDone>((catalog, left))
+        })?;
         let checks = config.limits.password_checks_max;
         let input_max = config.limits.input_max;
         log::set_level(config.log.level);
-        self.catalog.store(Arc::new(catalog));
         self.apps.follow(&config);
         self.front.follow(config.front.clone());
         self.files.follow(&config);
         let config = Arc::new(config);
         if let Some(cluster) = &self.cluster {
             cluster.names.follow(&config);
+            cluster.follow_places();
         }
         self.config.store(config);
         self.password_checks.set_max(checks);
@@ -489,10 +495,18 @@ impl Daemon {
         }
         self.values.ranges.refuse_asks();
         let catalog = self.catalog.load();
-        for place in catalog.brokers.values() {
+        for place in catalog
+            .brokers
+            .values()
+            .filter(|place| place.shared.is_none())
+        {
             let _ = panics::contain(|| place.broker.close());
         }
-        for place in catalog.regulators.values() {
+        for place in catalog
+            .regulators
+            .values()
+            .filter(|place| place.shared.is_none())
+        {
             let _ = panics::contain(|| place.regulator.close());
         }
     }

@@ -97,6 +97,14 @@ impl EndReason {
         )
     }
 
+    /// What it was held for went well, as far as its holder says.
+    pub const fn is_work_done(self) -> bool {
+        matches!(
+            self,
+            Self::Released | Self::Quit | Self::Over | Self::Cancelled
+        )
+    }
+
     /// Every reason.
     pub const ALL: [Self; 14] = [
         Self::Released,

@@ -9,9 +9,9 @@ use rideau_config::human::count;
 use rideau_core::apps::Ended;
 
 use crate::state::catalog::{NamedPool, NamedRegulator};
-use crate::state::cluster::NameLease;
+use crate::state::cluster::{NameLease, NameOf};
 use crate::state::end::EndReason;
-use crate::state::matches::HeldMatch;
+use crate::state::matches::{HeldMatch, Mailbox};
 use crate::state::members::{Members, Offer};
 
 /// Something held.
@@ -25,7 +25,8 @@ pub enum Grant {
     },
     /// Units of a key.
     Lock(Lock<'static, Vec<u8>>),
-    /// Units of a key that several nodes share.
+    /// Something that several nodes share: units of a key, a member of a list, a match, a
+    /// lease of a regulator.
     Name(Box<NameLease>),
     /// A match of a broker.
     Match(HeldMatch),
@@ -71,7 +72,7 @@ impl Grant {
         match self {
             Self::Member { pool, .. } | Self::Offer { pool, .. } => pool.name.to_string(),
             Self::Lock(lock) => String::from_utf8_lossy(lock.key()).into_owned(),
-            Self::Name(lease) => String::from_utf8_lossy(&lease.key).into_owned(),
+            Self::Name(lease) => lease.name(),
             Self::Match(held_match) => held_match.broker.to_string(),
             Self::Lease { regulator, .. } => regulator.name.to_string(),
             Self::Value(held) => held.range.to_string(),
@@ -88,10 +89,15 @@ impl Grant {
                 let units = count(lock.units() as usize, "unit");
                 format!("{units}, fence {}", lock.fence())
             }
-            Self::Name(lease) => {
-                let units = count(lease.units as usize, "unit");
-                format!("{units}, fence {}", lease.fence)
-            }
+            Self::Name(lease) => match &lease.of {
+                NameOf::Lock { units, .. } => {
+                    let units = count(*units as usize, "unit");
+                    format!("{units}, fence {}", lease.fence)
+                }
+                NameOf::Member { value } => value.clone(),
+                NameOf::Match { value, .. } => payload(value),
+                NameOf::Lease { .. } => String::new(),
+            },
             Self::Match(held_match) => payload(held_match.value()),
             Self::Lease { .. } => String::new(),
             Self::Value(held) => held.kind.print(held.value),
@@ -103,7 +109,7 @@ impl Grant {
     pub fn is_lock_of(&self, key: &[u8]) -> bool {
         match self {
             Self::Lock(lock) => lock.key() == key,
-            Self::Name(lease) => lease.key == key,
+            Self::Name(lease) => lease.is_lock_of(key),
             _ => false,
         }
     }
@@ -121,6 +127,24 @@ impl Grant {
     /// It was brought to this pool.
     pub fn is_offer_of(&self, place: &Arc<NamedPool>) -> bool {
         matches!(self, Self::Offer { pool, .. } if Arc::ptr_eq(pool, place))
+    }
+
+    /// End a match with a last word for the other party.
+    pub(crate) fn done(self, payload: Option<Vec<u8>>) {
+        match self {
+            Self::Match(held_match) => held_match.done(payload),
+            Self::Name(lease) => lease.done(payload),
+            other => other.end(EndReason::Released),
+        }
+    }
+
+    /// Where a party of a match hears of the other.
+    pub(crate) fn mail(&self) -> Option<&Arc<Mailbox>> {
+        match self {
+            Self::Match(held_match) => Some(held_match.mail()),
+            Self::Name(lease) => lease.mail(),
+            _ => None,
+        }
     }
 
     /// Give it back.
@@ -167,7 +191,7 @@ fn payload(bytes: &[u8]) -> String {
 
 impl NamedPool {
     /// How a member is treated when its holder ends for this reason.
-    fn fate(&self, why: EndReason) -> Fate {
+    pub(crate) fn fate(&self, why: EndReason) -> Fate {
         match why {
             EndReason::Released | EndReason::Cancelled | EndReason::Over => Fate::Reuse,
             // None of these ends what is of a pool.

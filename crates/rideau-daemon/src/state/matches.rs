@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use rideau::Peer;
+use rideau_core::cluster::Incarnation;
 use tokio::sync::Notify;
 
 use crate::state::push::{Push, PushQueue};
@@ -29,6 +30,8 @@ pub struct Party {
 pub struct Mailbox {
     inner: Mutex<Inner>,
     ended: Notify,
+    /// The row that its owner has, if it is a client of some node.
+    row: Option<(Incarnation, u64)>,
 }
 
 #[derive(Default)]
@@ -64,6 +67,14 @@ impl Party {
             mail: Arc::default(),
         }
     }
+
+    /// A party with a mailbox that it has already.
+    pub(crate) fn with_mail(value: &[u8], mail: Arc<Mailbox>) -> Self {
+        Self {
+            value: value.into(),
+            mail,
+        }
+    }
 }
 
 impl Drop for Party {
@@ -74,6 +85,19 @@ impl Drop for Party {
 }
 
 impl Mailbox {
+    /// An empty mailbox of a client of some node.
+    pub(crate) fn of_row(row: (Incarnation, u64)) -> Self {
+        Self {
+            row: Some(row),
+            ..Self::default()
+        }
+    }
+
+    /// The row of its owner.
+    pub(crate) const fn row(&self) -> Option<&(Incarnation, u64)> {
+        self.row.as_ref()
+    }
+
     /// The owner knows its ticket now, and can be told.
     pub fn begin(&self, ticket: Ticket, outbox: &Arc<PushQueue>) {
         let mut inner = self.inner.lock();
@@ -84,7 +108,7 @@ impl Mailbox {
     }
 
     /// The other party's last word. Only the first counts.
-    fn tell(&self, end: End) {
+    pub(crate) fn tell(&self, end: End) {
         let mut inner = self.inner.lock();
         if inner.end.is_some() {
             return;
@@ -98,7 +122,7 @@ impl Mailbox {
     }
 
     /// The owner has gone, and is told no more.
-    fn leave(&self) {
+    pub(crate) fn leave(&self) {
         self.inner.lock().owner = None;
     }
 
@@ -136,6 +160,16 @@ impl HeldMatch {
             own,
             other,
             peer: Some(peer),
+        }
+    }
+
+    /// A match that was made by another node.
+    pub(crate) const fn adopted(broker: Arc<str>, own: Arc<Mailbox>, other: Party) -> Self {
+        Self {
+            broker,
+            own,
+            other,
+            peer: None,
         }
     }
 

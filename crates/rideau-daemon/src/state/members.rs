@@ -10,8 +10,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use parking_lot::Mutex;
-use rideau::{Manager, Retired};
+use rideau::{Manager, NotTaken, Retired};
 use rideau_apps::RunDirs;
+use rideau_core::Brief;
 use tokio::sync::Notify;
 
 use exec::{Changed, Child, Programs};
@@ -92,6 +93,20 @@ pub struct Offer {
     /// It has gone with its client, and was not withdrawn.
     abandoned: AtomicBool,
     changed: Notify,
+}
+
+/// A value of a list that its pool does not give out until this is dropped.
+pub(crate) struct KeptValue {
+    source: Arc<Source>,
+    value: Arc<str>,
+}
+
+impl Drop for KeptValue {
+    fn drop(&mut self) {
+        if let Source::List { list, .. } = &*self.source {
+            list.lock().stop(Arc::clone(&self.value));
+        }
+    }
 }
 
 /// Why there is no member.
@@ -233,6 +248,24 @@ impl Members {
         }
     }
 
+    /// Give out these values of a list before all others.
+    pub(crate) fn put_first<'a>(&self, values: impl Iterator<Item = &'a String>) {
+        if let Source::List { list, .. } = &*self.source {
+            list.lock().put_first(values);
+        }
+    }
+
+    /// Do not give out a value as long as this is kept.
+    pub(crate) fn keep(&self, value: &str) -> KeptValue {
+        if let Source::List { list, .. } = &*self.source {
+            list.lock().keep(value);
+        }
+        KeptValue {
+            source: Arc::clone(&self.source),
+            value: value.into(),
+        }
+    }
+
     /// A client brings a member; false if this pool takes none.
     pub fn offer(&self, offer: &Arc<Offer>) -> bool {
         let Source::Offered(offers) = &*self.source else {
@@ -337,6 +370,23 @@ impl List {
         self.values = values.into_iter().collect();
     }
 
+    /// Give out these before all others.
+    fn put_first<'a>(&mut self, values: impl Iterator<Item = &'a String>) {
+        let first: HashSet<&str> = values.map(String::as_str).collect();
+        let (mut free, others): (VecDeque<_>, VecDeque<_>) = self
+            .free
+            .drain(..)
+            .partition(|value| first.contains(&**value));
+        free.extend(others);
+        self.free = free;
+    }
+
+    /// Do not give out a value until it is stopped.
+    fn keep(&mut self, value: &str) {
+        self.free.retain(|free| **free != *value);
+        self.used.insert(value.into());
+    }
+
     fn start(&mut self, pool: &Arc<str>, changes: u64) -> Result<Member, NoMember> {
         let value = self.free.pop_front().ok_or_else(|| {
             let len = self.values.len();
@@ -393,6 +443,24 @@ impl Offers {
             }
         }
     }
+}
+
+/// Why nothing was taken. Members have values here; their numbers say nothing.
+pub(crate) fn why_not_taken(no: &NotTaken, sees_output: bool) -> String {
+    use std::fmt::Write;
+    let mut why = no.refusal.to_string();
+    if let Some(error) = &no.start_error {
+        let known = error.downcast_ref::<NoMember>().and_then(NoMember::detail);
+        let _ = match known.filter(|_| sees_output) {
+            Some(detail) => write!(why, "; starting members fails: {detail}"),
+            None => write!(why, "; starting members fails: {error}"),
+        };
+    }
+    if let Some(longest) = &no.longest {
+        let holder = longest.note.as_deref().unwrap_or("a holder");
+        let _ = write!(why, "; {holder} has held one for {}", Brief(longest.held));
+    }
+    why
 }
 
 impl fmt::Display for NoMember {

@@ -16,15 +16,20 @@ impl TicketTags {
 
     /// The tag of tickets of something with this name.
     pub(crate) fn of_name(&self, name: &[u8]) -> SlotTag {
-        self.of(|partitions| partitions.of_name(name))
+        self.of_partition(|partitions| partitions.of_name(name))
+    }
+
+    /// The tag of tickets of a partition.
+    pub(crate) fn of(&self, partition: u32) -> SlotTag {
+        self.of_partition(|_| partition)
     }
 
     /// The tag of tickets of a value.
     pub(crate) fn of_value(&self, value: u128) -> SlotTag {
-        self.of(|partitions| partitions.of_value(value))
+        self.of_partition(|partitions| partitions.of_value(value))
     }
 
-    fn of(&self, partition: impl FnOnce(Partitions) -> u32) -> SlotTag {
+    fn of_partition(&self, partition: impl FnOnce(Partitions) -> u32) -> SlotTag {
         match &self.0 {
             None => SlotTag::NONE,
             Some((partitions, tags)) => tags[partition(*partitions) as usize],

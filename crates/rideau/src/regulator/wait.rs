@@ -169,6 +169,16 @@ pub(super) fn try_ask(driver: &Arc<RegulatorDriver>) -> Answer {
     }
 }
 
+/// Take over a lease.
+pub(super) fn adopt(driver: &Arc<RegulatorDriver>) -> Lease {
+    let ticket = driver.step(|step| {
+        let reply = RegulatorReply(None);
+        step.machine.adopt(reply, step.now, step.effects)
+    });
+    let lead = Lead::from_nanos(0);
+    Lease::new(Arc::clone(driver), ticket, lead, Duration::ZERO)
+}
+
 /// Come to the regulator: be answered at once, or take a place.
 fn come(driver: &Arc<RegulatorDriver>, terms: &AskOptions, wait: bool) -> State {
     let _admitted = match driver.shell().admit(Side::Ask) {

@@ -7,10 +7,12 @@ use rideau::{AskOptions, Flow, Lead, Match, Now, Refused, Side};
 use rideau_resp::{Mistake, Quoted, Request, Upper};
 
 use super::ask_args;
+use super::shared::{self, PlaceAsk};
 use super::tickets::{self, Answer};
 use crate::redis::client::{AskArgs, Client, CommandError, Next, refused};
 use crate::state::answer::{AnswerField, Outcome, micros};
 use crate::state::catalog::NamedBroker;
+use crate::state::cluster::PlaceKind;
 use crate::state::daemon::Daemon;
 use crate::state::end::EndReason;
 use crate::state::grant::Grant;
@@ -60,6 +62,9 @@ fn come(client: &mut Client, request: Request<'_>, side: Side) -> Result<Next, C
     if let Some(step) = tickets::repeated(client, &words.tail) {
         return Ok(step);
     }
+    if let Some(home) = place.shared.as_ref().map(|shared| shared.home.clone()) {
+        return come_shared(client, words, home, side);
+    }
     let party = Party::new(words.value);
     let own = Arc::clone(&party.mail);
     if words.is_now {
@@ -87,6 +92,29 @@ fn come(client: &mut Client, request: Request<'_>, side: Side) -> Result<Next, C
             }
         },
     }
+}
+
+/// Come to a broker that nodes share.
+fn come_shared(
+    client: &mut Client,
+    words: Words<'_>,
+    home: Box<str>,
+    side: Side,
+) -> Result<Next, CommandError> {
+    let ask = PlaceAsk {
+        kind: match side {
+            Side::Ask => PlaceKind::Ask,
+            Side::Offer => PlaceKind::Offer,
+        },
+        name: words.name,
+        value: words.value,
+        terms: AskOptions {
+            flow: words.flow,
+            ..client.terms(&words.tail)
+        },
+        is_now: words.is_now,
+    };
+    shared::come(client, &ask, home, words.tail)
 }
 
 /// Answer an ask or an offer that came, without any detour.
@@ -257,6 +285,9 @@ pub(super) fn len(client: &mut Client, request: Request<'_>) -> Result<Next, Com
     arguments.end("LEN")?;
     super::may_use(client, "broker", name)?;
     let place = broker(client, name)?;
+    if !place.is_here() {
+        return Err(shared::not_here("broker", name));
+    }
     let (asks, offers) = (place.broker.len(Side::Ask), place.broker.len(Side::Offer));
     client
         .reply()
@@ -281,8 +312,8 @@ pub(super) fn done(client: &mut Client, request: Request<'_>) -> Result<Next, Co
     let lease_table = &client.daemon.lease_table;
     let taken = lease_table.take_at(ticket, client.scope(), EndReason::Released, client.now);
     let taken = taken.map_err(|gone| tickets::gone_text(word, gone))?;
-    if let Some(Grant::Match(held_match)) = taken.thing.into_grant() {
-        held_match.done(payload);
+    if let Some(grant) = taken.thing.into_grant() {
+        grant.done(payload);
     }
     client.reply_ok();
     Ok(Next::Done)

@@ -13,13 +13,15 @@ use rideau_resp::{Mistake, Request, Upper};
 
 use super::ask_args;
 use super::settings;
+use super::shared::{self, PlaceAsk};
 use super::tickets::{self, Answer};
 use crate::redis::client::{AskArgs, Client, CommandError, Next, refused};
 use crate::state::answer::{AnswerField, Outcome, micros};
 use crate::state::catalog::{NamedGroup, NamedPool};
+use crate::state::cluster::PlaceKind;
 use crate::state::daemon::Daemon;
 use crate::state::grant::Grant;
-use crate::state::members::{Members, NoMember, Offer};
+use crate::state::members::{Members, Offer, why_not_taken};
 use crate::state::ticket::TicketKind;
 
 /// No client waits longer for a pool to end or to be replaced: a day.
@@ -35,6 +37,18 @@ enum Target {
 const MADE_WITHIN: Duration = Duration::from_secs(1);
 
 impl Target {
+    /// The home of what nodes share.
+    fn home(&self, client: &Client) -> Option<Box<str>> {
+        match self {
+            Self::Pool(pool) => pool.shared.as_ref().map(|shared| shared.home.clone()),
+            Self::Group(group) => {
+                let name = format!("@{}", group.name);
+                let catalog = client.daemon.catalog.load();
+                catalog.home_of_pool(&name).map(Into::into)
+            }
+        }
+    }
+
     /// Whether there is a value that no take has had yet, and no take waits for it.
     fn has_new_value(&self, client: &Client) -> bool {
         match self {
@@ -78,6 +92,16 @@ pub(super) fn take(client: &mut Client, request: Request<'_>) -> Result<Next, Co
         flow,
         ..client.terms(&tail)
     };
+    if let Some(home) = target.home(client) {
+        let ask = PlaceAsk {
+            kind: PlaceKind::Take,
+            name,
+            value: b"",
+            terms,
+            is_now: false,
+        };
+        return shared::come(client, &ask, home, tail);
+    }
     // A value that no take has had yet is made when it is asked for, at once. That is
     // no wait.
     let is_first = terms.wait_max == Some(Duration::ZERO) && target.has_new_value(client);
@@ -227,34 +251,23 @@ fn refuse(
     sees_output: bool,
 ) -> Outcome {
     let explain = || pool.map_or_else(String::new, |pool| pool.explain());
-    let said = refused(daemon, "pool", name, &no.refusal, why(no, false), explain);
+    let said = refused(
+        daemon,
+        "pool",
+        name,
+        &no.refusal,
+        why_not_taken(no, false),
+        explain,
+    );
     match sees_output && no.refusal.reason != Reason::Closed {
-        true => said.with_why(why(no, true)),
+        true => said.with_why(why_not_taken(no, true)),
         false => said,
     }
 }
 
-/// Why nothing was taken. Members have values here; their numbers say nothing.
-fn why(no: &NotTaken, sees_output: bool) -> String {
-    use std::fmt::Write;
-    let mut why = no.refusal.to_string();
-    if let Some(error) = &no.start_error {
-        let known = error.downcast_ref::<NoMember>().and_then(NoMember::detail);
-        let _ = match known.filter(|_| sees_output) {
-            Some(detail) => write!(why, "; starting members fails: {detail}"),
-            None => write!(why, "; starting members fails: {error}"),
-        };
-    }
-    if let Some(longest) = &no.longest {
-        let holder = longest.note.as_deref().unwrap_or("a holder");
-        let _ = write!(why, "; {holder} has held one for {}", Brief(longest.held));
-    }
-    why
-}
-
 /// What the pool shows of the holder; only what the client says itself costs
 /// anything.
-fn note(client: &Client, tail: &AskArgs) -> Option<String> {
+pub(super) fn note(client: &Client, tail: &AskArgs) -> Option<String> {
     let note = tail.note.as_ref()?;
     let name = client.holder_card().name.lock().clone();
     Some(format!("{name} {note:?}"))
@@ -284,17 +297,26 @@ fn known_pool(client: &mut Client, name: &str) -> Result<Arc<NamedPool>, Command
     {
         return Ok(known);
     }
-    let pool = pool(client, name)?;
+    let pool = any_pool(client, name)?;
     client.pool = Arc::downgrade(&pool);
     Ok(pool)
 }
 
-/// The pool of this name.
-pub(super) fn pool(client: &Client, name: &str) -> Result<Arc<NamedPool>, CommandError> {
+/// The pool of this name, wherever it is.
+fn any_pool(client: &Client, name: &str) -> Result<Arc<NamedPool>, CommandError> {
     let catalog = client.daemon.catalog.load();
     catalog.pools.get(name).cloned().ok_or_else(|| {
         CommandError::no_such("pool", name, "SHOW POOLS lists them, POOL.ADD adds one.")
     })
+}
+
+/// The pool of this name, if this node decides about it.
+pub(super) fn pool(client: &Client, name: &str) -> Result<Arc<NamedPool>, CommandError> {
+    let found = any_pool(client, name)?;
+    match found.is_here() {
+        true => Ok(found),
+        false => Err(shared::not_here("pool", name)),
+    }
 }
 
 pub(super) fn offer(client: &mut Client, request: Request<'_>) -> Result<Next, CommandError> {

@@ -5,10 +5,12 @@ use std::sync::Arc;
 use rideau::{Lead, Lease, Now, Refusal};
 use rideau_resp::{Mistake, Quoted, Request, Upper};
 
+use super::shared::{self, PlaceAsk};
 use super::tickets::{self, Answer};
 use crate::redis::client::{AskArgs, Client, CommandError, Next, refused};
 use crate::state::answer::{AnswerField, Outcome, micros};
 use crate::state::catalog::NamedRegulator;
+use crate::state::cluster::PlaceKind;
 use crate::state::daemon::Daemon;
 use crate::state::end::EndReason;
 use crate::state::grant::Grant;
@@ -30,6 +32,16 @@ pub(super) fn ask(client: &mut Client, request: Request<'_>) -> Result<Next, Com
     tail.cap_by(|| place.regulator.options().queue);
     if let Some(step) = tickets::repeated(client, &tail) {
         return Ok(step);
+    }
+    if let Some(home) = place.shared.as_ref().map(|shared| shared.home.clone()) {
+        let ask = PlaceAsk {
+            kind: PlaceKind::Lease,
+            name,
+            value: b"",
+            terms: client.terms(&tail),
+            is_now: false,
+        };
+        return shared::come(client, &ask, home, tail);
     }
     client.may_wait()?;
     let terms = client.terms(&tail);
@@ -86,6 +98,16 @@ pub(super) fn renew(client: &mut Client, request: Request<'_>) -> Result<Next, C
     let word = arguments.word("REG.CONTINUE", "the ref of a lease")?;
     arguments.end("REG.CONTINUE")?;
     let ticket = lease_of(word)?;
+    let row = client
+        .daemon
+        .lease_table
+        .look(ticket, client.scope(), |thing| match thing.grant() {
+            Some(Grant::Name(lease)) => Some((lease.partition(), lease.ticket())),
+            _ => None,
+        });
+    if let Some(row) = row.map_err(|gone| tickets::gone_text(word, gone))? {
+        return shared::renew(client, word, ticket, row);
+    }
     // The lease is taken out while the regulator decides, under its own lock.
     let lease = client
         .daemon
@@ -159,7 +181,11 @@ pub(super) fn update(client: &mut Client, request: Request<'_>) -> Result<Next, 
         .map_err(|_| Mistake::wrong("REG.UPDATE", "microseconds", word.as_bytes()))?;
     super::may_use(client, "regulator", name)?;
     let lead = Lead::from_nanos(micros.saturating_mul(1_000));
-    regulator(client, name)?.regulator.update(lead);
+    let place = regulator(client, name)?;
+    if !place.is_here() {
+        return Err(shared::not_here("regulator", name));
+    }
+    place.regulator.update(lead);
     client.reply().simple("OK");
     Ok(Next::Done)
 }

@@ -48,10 +48,7 @@ pub(super) fn settle(
 }
 
 pub(super) fn mail(grant: &Grant) -> Option<Arc<Mailbox>> {
-    match grant {
-        Grant::Match(held_match) => Some(Arc::clone(held_match.mail())),
-        _ => None,
-    }
+    grant.mail().cloned()
 }
 
 /// The value that is held by this.
@@ -73,6 +70,16 @@ pub(super) fn blocked(
         let answer = answer.await;
         move |client: &mut Client| settle(client, kind, answer, &tail)
     })
+}
+
+/// Have a command answered by something that is no wait.
+pub(super) fn work(
+    name: String,
+    answer: impl Future<Output = OnReady> + Send + 'static,
+) -> PendingCommand {
+    let mut wait = PendingCommand::new(name, Awaits::Anything, Box::pin(answer));
+    wait.is_work = true;
+    wait
 }
 
 /// Let a command wait for such a thing, until it can be answered in this way.

@@ -63,6 +63,9 @@ impl ServeAsks for AskServer {
                 return PeerAnswer { row: None, reply };
             }
             cluster.counts.hops_in.fetch_add(is_hop, Ordering::Relaxed);
+            if is_named_verb(&ask.command, &[verbs::RENEW]) {
+                return cluster.answer_renew(&from, &ask);
+            }
             if is_verb {
                 return asks.answer(ask).await;
             }
@@ -142,10 +145,17 @@ fn attachment(row: &[u8]) -> Option<u64> {
 
 /// Is it for the owner of a partition, and for no other node?
 fn is_about_owner(command: &[u8]) -> bool {
+    is_named_verb(
+        command,
+        &[verbs::KEYED, verbs::BY, verbs::LINE, verbs::RENEW],
+    )
+}
+
+/// Is it one of these?
+fn is_named_verb(command: &[u8], all: &[&str]) -> bool {
     let words = verbs::read(command).unwrap_or_default();
-    let owners = [verbs::KEYED, verbs::BY, verbs::LINE];
     let name = words.first().map_or(&b""[..], Vec::as_slice);
-    owners.iter().any(|verb| verb.as_bytes() == name)
+    all.iter().any(|verb| verb.as_bytes() == name)
 }
 
 fn is_grant(command: &[u8]) -> bool {

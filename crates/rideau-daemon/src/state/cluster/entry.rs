@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use rideau::{Lead, Refusal};
 use rideau_cluster::LinkError;
 use rideau_core::cluster::{
     AskRoute, DownReason, EntryRows, Incarnation, RowEffect, RowMessage, RowNews,
@@ -16,9 +17,11 @@ use rideau_core::cluster::{
 use tokio::sync::oneshot;
 
 use super::claim::{ClaimOutcome, LockClaim};
+use super::place_claim::{PlaceClaim, PlaceEnd, PlaceHeld, PlaceKind, PlaceOutcome, read_end};
 use super::{Cluster, LOOK, NoRoute};
 use crate::state::end::EndReason;
 use crate::state::holder::HolderId;
+use crate::state::matches::Mailbox;
 
 /// An answer may take so much longer than the client's own wait.
 const SLACK: Duration = Duration::from_secs(2);
@@ -29,6 +32,8 @@ pub(super) struct EntryState {
     pub(super) me: Option<Incarnation>,
     /// Asks that wait for news, by ticket.
     asks: HashMap<u64, oneshot::Sender<AskNews>>,
+    /// Where parties of matches are told of the other's end, by ticket.
+    mails: HashMap<u64, Arc<Mailbox>>,
     /// The last ticket.
     next: u64,
 }
@@ -39,19 +44,40 @@ struct AskNews {
     told: Vec<u8>,
 }
 
-/// Units of a key that a client of this node holds, wherever the owner is. They are given
-/// back when this is dropped.
+/// Something that a client of this node holds, wherever the owner is. It is given back when
+/// this is dropped.
 pub struct NameLease {
     row: NameRow,
-    pub(crate) key: Vec<u8>,
-    /// How many units.
-    pub(crate) units: u32,
+    /// The key, pool, broker or regulator.
+    pub(crate) name: Vec<u8>,
+    /// What it is.
+    pub(crate) of: NameOf,
     /// The fence of the grant.
     pub(crate) fence: u64,
-    /// How many were held when it was granted, these included.
-    pub(crate) ordinal: u64,
     /// How long the grant took.
     pub(crate) waited: Duration,
+}
+
+/// What a lease is of.
+pub(crate) enum NameOf {
+    /// Units of a key.
+    Lock {
+        units: u32,
+        /// How many were held when it was granted, these included.
+        ordinal: u64,
+    },
+    /// A member of a pool.
+    Member { value: String },
+    /// A match of a broker.
+    Match {
+        /// What the other party brought.
+        value: Vec<u8>,
+        lead: Lead,
+        /// Where the other party's end is told.
+        mail: Arc<Mailbox>,
+    },
+    /// A lease of a regulator.
+    Lease { lead: Lead },
 }
 
 /// Why a client gets nothing.
@@ -63,12 +89,32 @@ pub(crate) enum NoLease {
     Down(NoRoute),
 }
 
+/// Why a client gets nothing of a pool, broker or regulator.
+#[derive(Debug)]
+pub(crate) enum NoPlace {
+    /// The owner says so, and why.
+    Refused(Refusal, String),
+    /// The owner has nothing of this name.
+    Unknown,
+    /// No owner said anything.
+    Down(NoRoute),
+}
+
+/// The answer of an owner: the fence of a grant, and what is told with it.
+struct OwnerAnswer {
+    row: NameRow,
+    fence: Option<u64>,
+    told: Vec<u8>,
+    from: Incarnation,
+}
+
 /// A row that goes when this is dropped.
 struct NameRow {
     cluster: Arc<Cluster>,
     ticket: u64,
     /// The life of the node in which it began.
     life: Option<Incarnation>,
+    partition: u32,
     /// It goes by itself.
     is_left: bool,
 }
@@ -79,6 +125,7 @@ impl EntryState {
             rows,
             me: None,
             asks: HashMap::new(),
+            mails: HashMap::new(),
             next: 0,
         }
     }
@@ -102,34 +149,103 @@ impl Cluster {
     ) -> Result<NameLease, NoLease> {
         let partition = self.partition_of_name(&claim.key);
         let row = self.begin_row(partition, holder_number(holder), &claim.write());
-        let until = tokio::time::Instant::now() + claim.wait.limit().saturating_add(SLACK);
-        let patience = Some(claim.wait.limit()).filter(|wait| !wait.is_zero());
+        let answer = self.ask_owner(row, claim.wait.limit()).await;
+        let answer = answer.map_err(NoLease::Down)?;
+        match (answer.fence, ClaimOutcome::read(&answer.told)) {
+            (Some(fence), Some(ClaimOutcome::Granted { ordinal, waited })) => Ok(NameLease {
+                row: answer.row,
+                name: claim.key,
+                of: NameOf::Lock {
+                    units: claim.units,
+                    ordinal,
+                },
+                fence,
+                waited,
+            }),
+            (None, Some(outcome)) => Err(NoLease::Answered(outcome)),
+            _ => Err(NoLease::Down(broken(answer.from))),
+        }
+    }
+
+    /// Have something of a pool, broker or regulator for a holder of this node. Its partition
+    /// is that of its home.
+    ///
+    /// # Errors
+    ///
+    /// Why it has nothing.
+    pub(crate) async fn take_place(
+        self: Arc<Self>,
+        claim: PlaceClaim,
+        home: Box<str>,
+        holder: HolderId,
+    ) -> Result<NameLease, NoPlace> {
+        let partition = self.partition_of_name(home.as_bytes());
+        let row = self.begin_row(partition, holder_number(holder), &claim.write());
+        let is_match = matches!(claim.kind, PlaceKind::Ask | PlaceKind::Offer);
+        let mail = Arc::<Mailbox>::default();
+        if is_match {
+            let mails = &mut self.names.entry.lock().mails;
+            mails.insert(row.ticket, Arc::clone(&mail));
+        }
+        let answer = self.ask_owner(row, claim.wait.limit()).await;
+        let answer = answer.map_err(NoPlace::Down)?;
+        let (fence, grant) = match (answer.fence, PlaceOutcome::read(&answer.told)) {
+            (Some(fence), Some(PlaceOutcome::Granted(grant))) => (fence, grant),
+            (None, Some(PlaceOutcome::Refused(no, why))) => return Err(NoPlace::Refused(no, why)),
+            (None, Some(PlaceOutcome::Unknown)) => return Err(NoPlace::Unknown),
+            _ => return Err(NoPlace::Down(broken(answer.from))),
+        };
+        Ok(NameLease {
+            row: answer.row,
+            name: grant.from.into_bytes(),
+            fence,
+            waited: grant.waited,
+            of: match claim.kind {
+                PlaceKind::Take => NameOf::Member {
+                    value: String::from_utf8_lossy(&grant.value).into_owned(),
+                },
+                PlaceKind::Lease => NameOf::Lease { lead: grant.lead },
+                PlaceKind::Ask | PlaceKind::Offer => NameOf::Match {
+                    value: grant.value,
+                    lead: grant.lead,
+                    mail,
+                },
+            },
+        })
+    }
+
+    /// Have the owner answer an ask.
+    async fn ask_owner(
+        self: &Arc<Self>,
+        row: NameRow,
+        wait: Duration,
+    ) -> Result<OwnerAnswer, NoRoute> {
+        let until = tokio::time::Instant::now() + wait.saturating_add(SLACK);
+        let patience = Some(wait).filter(|wait| !wait.is_zero());
         let mut is_second = false;
         loop {
             let news = self.wait_for_news(row.ticket);
-            let (to, epoch) = self.send_on(&row, partition, patience).await?;
+            let (from, epoch) = self.send_on(&row, row.partition, patience).await?;
             let Ok(Ok(AskNews { news, told })) = tokio::time::timeout_at(until, news).await else {
-                return Err(NoLease::Down(NoRoute::Link(to, LinkError::TimedOut)));
+                return Err(NoRoute::Link(from, LinkError::TimedOut));
             };
-            match (news, ClaimOutcome::read(&told)) {
-                (RowNews::Granted { fence }, Some(ClaimOutcome::Granted { ordinal, waited })) => {
-                    return Ok(NameLease {
-                        row,
-                        key: claim.key,
-                        units: claim.units,
-                        fence,
-                        ordinal,
-                        waited,
-                    });
-                }
-                (RowNews::Refused, Some(outcome)) => return Err(NoLease::Answered(outcome)),
-                (RowNews::NotMine, _) if !is_second => {
+            let fence = match news {
+                RowNews::Granted { fence } => Some(fence),
+                RowNews::Refused => None,
+                RowNews::NotMine if !is_second => {
                     is_second = true;
-                    self.moved(partition, epoch).await;
+                    self.moved(row.partition, epoch).await;
+                    continue;
                 }
-                (RowNews::NotMine, _) => return Err(NoLease::Down(NoRoute::Moved)),
-                _ => return Err(NoLease::Down(NoRoute::Link(to, LinkError::Broken))),
-            }
+                RowNews::NotMine => return Err(NoRoute::Moved),
+                RowNews::Down | RowNews::Dropped => return Err(broken(from)),
+            };
+            return Ok(OwnerAnswer {
+                row,
+                fence,
+                told,
+                from,
+            });
         }
     }
 
@@ -143,6 +259,7 @@ impl Cluster {
             cluster: Arc::clone(self),
             ticket,
             life: entry.me.clone(),
+            partition,
             is_left: false,
         }
     }
@@ -159,7 +276,7 @@ impl Cluster {
         row: &NameRow,
         partition: u32,
         wait: Option<Duration>,
-    ) -> Result<(Incarnation, u64), NoLease> {
+    ) -> Result<(Incarnation, u64), NoRoute> {
         let patience = self.node.options().patience;
         let patience = wait.map_or(patience, |wait| wait.min(patience));
         let until = tokio::time::Instant::now() + patience;
@@ -169,12 +286,12 @@ impl Cluster {
                 return Ok((to, epoch));
             }
             if tokio::time::Instant::now() >= until {
-                return Err(NoLease::Down(NoRoute::Down(DownReason::NoOwner)));
+                return Err(NoRoute::Down(DownReason::NoOwner));
             }
             // The node parks it until there is an owner that it can reach.
             let route = self.node.route_name(partition, wait).await;
             if let AskRoute::Down(reason) = route {
-                return Err(NoLease::Down(NoRoute::Down(reason)));
+                return Err(NoRoute::Down(reason));
             }
             if self.known_owner(partition).is_none() {
                 tokio::time::sleep(LOOK).await;
@@ -200,7 +317,7 @@ impl Cluster {
         ticket: u64,
         to: &Incarnation,
         epoch: u64,
-    ) -> Result<(), NoLease> {
+    ) -> Result<(), NoRoute> {
         let mut effects = Vec::new();
         let now = self.node.now();
         let mut entry = self.names.entry.lock();
@@ -210,7 +327,7 @@ impl Cluster {
         let hops = &self.counts.hops_out;
         hops.fetch_add(u64::from(is_hop), Ordering::Relaxed);
         self.carry(effects, &[])
-            .map_err(|error| NoLease::Down(NoRoute::Link(to.clone(), error)))
+            .map_err(|error| NoRoute::Link(to.clone(), error))
     }
 
     /// Carry out what the rows want. Says why an ask could not be sent.
@@ -230,7 +347,16 @@ impl Cluster {
                     }
                 }
                 RowEffect::Tell { ticket, news, .. } => {
-                    let tell = self.names.entry.lock().asks.remove(&ticket);
+                    let mut entry = self.names.entry.lock();
+                    let tell = entry.asks.remove(&ticket);
+                    let mail = match news {
+                        RowNews::Dropped => entry.mails.remove(&ticket),
+                        _ => None,
+                    };
+                    drop(entry);
+                    if let Some(mail) = mail {
+                        mail.tell(read_end(told));
+                    }
                     let told = told.to_vec();
                     // A client that is gone gives up its row.
                     let _ = tell.map(|tell| tell.send(AskNews { news, told }));
@@ -268,6 +394,21 @@ impl Cluster {
         let mut effects = Vec::new();
         let mut entry = self.names.entry.lock();
         entry.rows.heard(from, link, message, &mut effects);
+        let told = match message {
+            RowMessage::DropRow { how, .. } => how,
+            _ => told,
+        };
+        // The next owner has to know what it got.
+        for effect in &effects {
+            if let RowEffect::Tell { ticket, news, .. } = effect
+                && matches!(news, RowNews::Granted { .. })
+                && let Some(claim) = entry.rows.what(*ticket).and_then(PlaceClaim::read)
+                && let Some(PlaceOutcome::Granted(grant)) = PlaceOutcome::read(told)
+            {
+                let held = PlaceHeld { claim, grant };
+                entry.rows.describe(*ticket, held.write());
+            }
+        }
         drop(entry);
         let _ = self.carry(effects, told);
     }
@@ -359,21 +500,68 @@ impl NameLease {
         self.row.cluster.me() == self.row.life
     }
 
+    /// The key, pool, broker or regulator, as text.
+    pub(crate) fn name(&self) -> String {
+        String::from_utf8_lossy(&self.name).into_owned()
+    }
+
+    /// It is units of this key.
+    pub(crate) fn is_lock_of(&self, key: &[u8]) -> bool {
+        matches!(self.of, NameOf::Lock { .. }) && self.name == key
+    }
+
+    /// Where its partition is.
+    pub(crate) const fn partition(&self) -> u32 {
+        self.row.partition
+    }
+
+    /// Where a party of a match hears of the other.
+    pub(crate) const fn mail(&self) -> Option<&Arc<Mailbox>> {
+        match &self.of {
+            NameOf::Match { mail, .. } => Some(mail),
+            NameOf::Lock { .. } | NameOf::Member { .. } | NameOf::Lease { .. } => None,
+        }
+    }
+
     /// Give it back. What the node takes from its holder is free when the node does not
     /// vouch for it any more.
-    pub(crate) fn end(mut self, why: EndReason) {
+    pub(crate) fn end(self, why: EndReason) {
+        self.end_as(why, None);
+    }
+
+    /// End a match with a last word for the other party.
+    pub(crate) fn done(self, payload: Option<Vec<u8>>) {
+        self.end_as(EndReason::Released, payload);
+    }
+
+    fn end_as(mut self, why: EndReason, payload: Option<Vec<u8>>) {
+        if let Some(mail) = self.mail() {
+            mail.leave();
+        }
+        let how = match &self.of {
+            NameOf::Lock { .. } => Vec::new(),
+            _ => PlaceEnd { why, payload }.write(),
+        };
         let is_of_node = matches!(
             why,
             EndReason::Silent | EndReason::Expired | EndReason::Revoked
         );
+        let (cluster, ticket) = (&self.row.cluster, self.row.ticket);
         if is_of_node {
-            let (cluster, ticket) = (&self.row.cluster, self.row.ticket);
             let now = cluster.node.now();
-            cluster.change_rows(|rows, effects| rows.revoked(ticket, now, effects));
+            cluster.change_rows(|rows, effects| rows.revoked(ticket, how, now, effects));
             cluster.names.due.notify_one();
-            self.row.is_left = true;
+        } else {
+            cluster.change_rows(|rows, effects| rows.ended(ticket, how, effects));
         }
+        cluster.names.entry.lock().mails.remove(&ticket);
+        self.row.is_left = true;
     }
+}
+
+/// A node did not answer.
+const fn broken(node: Incarnation) -> NoRoute {
+    NoRoute::Link(node, LinkError::Broken)
 }
 
 impl Drop for NameRow {
@@ -382,7 +570,10 @@ impl Drop for NameRow {
             return;
         }
         let ticket = self.ticket;
-        self.cluster.names.entry.lock().asks.remove(&ticket);
+        let mut entry = self.cluster.names.entry.lock();
+        entry.asks.remove(&ticket);
+        entry.mails.remove(&ticket);
+        drop(entry);
         self.cluster
             .change_rows(|rows, effects| rows.released(ticket, effects));
     }

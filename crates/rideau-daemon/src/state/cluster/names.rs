@@ -1,12 +1,12 @@
-//! This node as the owner of partitions: the units of keys in them, whichever node their
-//! holders are connected to.
+//! This node as the owner of partitions: what is held of the names in them, whichever node
+//! the holders are connected to.
 //!
 //! What an owner has is only in memory. It is made anew from the reports of all nodes when
 //! a partition comes, and dropped when it goes. Fences of an ownership begin with its epoch.
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
@@ -15,7 +15,7 @@ use rideau::{Acquiring, Capacity, Denied, Lock, Locks, LocksOptions, Now, Reason
 use rideau_cluster::NameEvent;
 use rideau_config::Config;
 use rideau_core::cluster::{
-    AskRoute, EntryRows, Incarnation, Options, ReportedRow, RowAnswer, RowMessage,
+    AskRoute, EntryRows, Incarnation, Options, ReportedRow, RowAnswer, RowDrops, RowMessage,
 };
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
@@ -23,7 +23,11 @@ use tokio::task::AbortHandle;
 
 use super::claim::{ClaimOutcome, LockClaim};
 use super::entry::EntryState;
+use super::place_claim::{PlaceClaim, PlaceEnd, PlaceHeld};
+use super::places::{EarlyAsk, PlaceLease, PlacesPhase, RowKey};
 use super::{Cluster, LOOK};
+use crate::state::catalog_cell::CatalogCell;
+use crate::state::end::EndReason;
 use crate::state::lock_rules::rule_locks;
 
 /// This many grants of an epoch are kept back, so that its fences never run into the next.
@@ -31,38 +35,70 @@ const FENCES_LEFT: u64 = 1 << 24;
 /// More units than any client can take: what is held was granted before.
 const ANY: Capacity = Capacity::new(u64::MAX, 1);
 
-/// The locks of the partitions that this node owns.
+/// What this node owns, and the rows of its clients.
 pub(crate) struct Names {
     pub(super) entry: Mutex<EntryState>,
     /// By partition; none if this node has not adopted it.
-    owned: Box<[Mutex<Option<OwnedNames>>]>,
+    pub(super) owned: Box<[Mutex<Option<OwnedNames>>]>,
     /// Asks of other nodes that wait for reports.
     early: Mutex<HashMap<(Incarnation, u64), AbortHandle>>,
     /// The newest life of each node that is over.
     gone: Mutex<BTreeMap<String, u64>>,
     /// A lease was taken back that ends later.
     pub(super) due: Notify,
+    /// Rows of other nodes that are to go.
+    pub(super) drops: Mutex<RowDrops>,
     config: ArcSwapOption<Config>,
-    runtime: Handle,
+    catalog: OnceLock<Arc<CatalogCell>>,
+    pub(super) runtime: Handle,
 }
 
 /// The names of a partition in one ownership.
-struct OwnedNames {
-    epoch: u64,
+pub(super) struct OwnedNames {
+    pub(super) epoch: u64,
     locks: Locks<Vec<u8>>,
-    rows: HashMap<(Incarnation, u64), OwnedRow>,
+    pub(super) rows: HashMap<RowKey, OwnedRow>,
+    pub(super) places: PlacesPhase,
+    /// The last fence of a place.
+    fence: u64,
+    /// Takes over places, unless the partition goes first.
+    adopting: Option<AbortHandle>,
+}
+
+impl OwnedNames {
+    /// The fence of the next lease of a place.
+    pub(super) const fn next_fence(&mut self) -> u64 {
+        self.fence += 1;
+        self.fence
+    }
+}
+
+impl Drop for OwnedNames {
+    fn drop(&mut self) {
+        if let Some(adopting) = &self.adopting {
+            adopting.abort();
+        }
+    }
 }
 
 /// A lease or an ask of some node. Dropping it gives the units back, or the place in the
 /// queue.
-#[expect(dead_code, reason = "it is kept to be dropped")]
-enum OwnedRow {
-    Held(Lock<'static, Vec<u8>>),
-    Waits(WaitTask),
+pub(super) enum OwnedRow {
+    Held(#[expect(dead_code, reason = "it is kept to be dropped")] Lock<'static, Vec<u8>>),
+    Waits(#[expect(dead_code, reason = "it is kept to be dropped")] WaitTask),
+    Place(PlaceLease),
+    /// It is taken over just now, and has perhaps ended meanwhile.
+    Coming(Option<PlaceEnd>),
 }
 
 /// The task of an ask that waits. It ends with the ask.
-struct WaitTask(AbortHandle);
+pub(super) struct WaitTask(AbortHandle);
+
+impl WaitTask {
+    pub(super) const fn new(task: AbortHandle) -> Self {
+        Self(task)
+    }
+}
 
 impl Drop for WaitTask {
     fn drop(&mut self) {
@@ -75,10 +111,10 @@ type Answer = Result<Lock<'static, Vec<u8>>, ClaimOutcome>;
 
 /// An ask or a lease of a node, and the ownership it is of.
 #[derive(Clone, Debug)]
-struct RowOf {
-    partition: u32,
-    epoch: u64,
-    key: (Incarnation, u64),
+pub(super) struct RowOf {
+    pub(super) partition: u32,
+    pub(super) epoch: u64,
+    pub(super) key: RowKey,
 }
 
 impl Names {
@@ -95,9 +131,22 @@ impl Names {
             early: Mutex::default(),
             gone: Mutex::default(),
             due: Notify::new(),
+            drops: Mutex::default(),
             config: ArcSwapOption::empty(),
+            catalog: OnceLock::new(),
             runtime: Handle::current(),
         }
+    }
+
+    /// Where pools, brokers and regulators are. It is said before the node joins.
+    pub(crate) fn set_catalog(&self, catalog: &Arc<CatalogCell>) {
+        let _ = self.catalog.set(Arc::clone(catalog));
+    }
+
+    pub(super) fn catalog(&self) -> &CatalogCell {
+        self.catalog
+            .get()
+            .expect("it is there before the node joins")
     }
 
     /// Keep the rules of a config from now on.
@@ -168,6 +217,8 @@ impl Cluster {
             } => self.adopt(partition, epoch, reports),
             NameEvent::Ended { partition } => {
                 let ended = self.names.owned[partition as usize].lock().take();
+                self.set_here(partition, false);
+                self.names.drops.lock().ended(partition);
                 drop(ended);
             }
             NameEvent::RowEnded {
@@ -175,8 +226,12 @@ impl Cluster {
                 epoch,
                 node,
                 ticket,
-            } => self.end_row(partition, epoch, (node, ticket)),
-            NameEvent::Gone(node) => self.end_rows_of(&node),
+                how,
+            } => self.end_row(partition, epoch, (node, ticket), &how),
+            NameEvent::Gone(node) => {
+                self.names.drops.lock().gone(&node);
+                self.end_rows_of(&node);
+            }
             NameEvent::Send { to, message } => _ = self.send_row(&to, message, Vec::new()),
         }
     }
@@ -199,8 +254,9 @@ impl Cluster {
                 partition,
                 epoch,
                 ticket,
+                ref how,
             } if self.node.serves_names(partition) == Some(epoch) => {
-                self.end_row(partition, epoch, (from.clone(), ticket));
+                self.end_row(partition, epoch, (from.clone(), ticket), how);
                 let ended = RowMessage::Ended {
                     partition,
                     epoch,
@@ -211,8 +267,9 @@ impl Cluster {
             RowMessage::Report { .. } | RowMessage::End { .. } => {
                 self.node.row_heard(from.clone(), link, message);
             }
-            // A release at another node is executed by the row's node.
-            RowMessage::RowDropped { .. } => (),
+            RowMessage::RowDropped { epoch, ticket, .. } => {
+                self.names.drops.lock().dropped(from, ticket, epoch);
+            }
             message => self.rows_heard(from, link, &message, told),
         }
     }
@@ -251,11 +308,6 @@ impl Cluster {
 
     /// Grant an ask, refuse it, or let it wait.
     fn take_ask(self: &Arc<Self>, of: RowOf, row: &ReportedRow) {
-        let Some(claim) = LockClaim::read(&row.what) else {
-            // A newer release asks for something that this one does not know.
-            self.answer(&of, RowAnswer::NotMine, Vec::new());
-            return;
-        };
         let mut owned = self.names.owned[of.partition as usize].lock();
         let known = owned.as_mut().filter(|owned| owned.epoch == of.epoch);
         let Some(known) = known.filter(|_| !self.names.is_gone(&of.key.0)) else {
@@ -267,6 +319,16 @@ impl Cluster {
         if known.rows.contains_key(&of.key) {
             return;
         }
+        if let Some(claim) = PlaceClaim::read(&row.what) {
+            self.take_place_ask(known, of, claim, row.age);
+            return;
+        }
+        let Some(claim) = LockClaim::read(&row.what) else {
+            drop(owned);
+            // A newer release asks for something that this one does not know.
+            self.answer(&of, RowAnswer::NotMine, Vec::new());
+            return;
+        };
         match ask(&known.locks, &claim, row.age) {
             Now::Answered(Ok(lock)) => {
                 let fence = lock.fence();
@@ -302,14 +364,33 @@ impl Cluster {
             epoch,
             locks: locks.expect("the default options break no rule"),
             rows: HashMap::new(),
+            places: PlacesPhase::Open,
+            fence: epoch << 32,
+            adopting: None,
         };
-        let mut asks = Vec::new();
+        let (mut asks, mut place_asks, mut held) = (Vec::new(), Vec::new(), Vec::new());
         for (node, rows) in reports {
             for row in rows {
+                let key = (node.clone(), row.ticket);
+                if let Some(lease) = PlaceHeld::read(&row.what) {
+                    known.rows.insert(key.clone(), OwnedRow::Coming(None));
+                    held.push((key, lease));
+                    continue;
+                }
+                if let Some(claim) = PlaceClaim::read(&row.what) {
+                    known.rows.insert(key.clone(), OwnedRow::Coming(None));
+                    let of = RowOf {
+                        partition,
+                        epoch,
+                        key,
+                    };
+                    let age = row.age;
+                    place_asks.push(EarlyAsk { of, claim, age });
+                    continue;
+                }
                 let Some(claim) = LockClaim::read(&row.what) else {
                     continue;
                 };
-                let key = (node.clone(), row.ticket);
                 if row.fence.is_none() {
                     asks.push((key, claim, row.age));
                 } else if let Ok(lock) = known.locks.acquire_owned(&*claim.key, claim.units, ANY) {
@@ -320,6 +401,11 @@ impl Cluster {
         self.names.rule(&known.locks);
         // The oldest first.
         asks.sort_by_key(|(_, _, age)| std::cmp::Reverse(*age));
+        place_asks.sort_by_key(|ask| std::cmp::Reverse(ask.age));
+        let parties = place_asks.iter();
+        let parties = parties.map(|ask| (ask.of.key.clone(), ask.claim.clone()));
+        let parties = parties.collect();
+        known.places = PlacesPhase::Opening(place_asks);
         let mut owned = self.names.owned[partition as usize].lock();
         for (key, claim, age) in asks {
             let of = RowOf {
@@ -334,6 +420,7 @@ impl Cluster {
             };
             known.rows.insert(key, OwnedRow::Waits(task));
         }
+        known.adopting = Some(self.adopt_places(partition, epoch, held, parties));
         let before = owned.replace(known);
         drop(owned);
         drop(before);
@@ -382,13 +469,13 @@ impl Cluster {
     }
 
     /// Raise the epoch before its fences are used up.
-    fn spend(&self, of: &RowOf, fence: u64) {
+    pub(super) fn spend(&self, of: &RowOf, fence: u64) {
         if fence >> 32 != of.epoch || fence & 0xffff_ffff > (1 << 32) - FENCES_LEFT {
             self.node.spent(of.partition, of.epoch);
         }
     }
 
-    fn answer(self: &Arc<Self>, of: &RowOf, answer: RowAnswer, told: Vec<u8>) {
+    pub(super) fn answer(self: &Arc<Self>, of: &RowOf, answer: RowAnswer, told: Vec<u8>) {
         let message = RowMessage::Answer {
             partition: of.partition,
             epoch: of.epoch,
@@ -400,16 +487,23 @@ impl Cluster {
     }
 
     /// An ask or a lease is over.
-    fn end_row(&self, partition: u32, epoch: u64, key: (Incarnation, u64)) {
+    fn end_row(&self, partition: u32, epoch: u64, key: RowKey, how: &[u8]) {
         let early = self.names.early.lock().remove(&key);
         if let Some(early) = early {
             early.abort();
         }
         let mut owned = self.names.owned[partition as usize].lock();
-        let known = owned.as_mut().filter(|owned| owned.epoch == epoch);
-        let row = known.and_then(|known| known.rows.remove(&key));
+        let Some(known) = owned.as_mut().filter(|owned| owned.epoch == epoch) else {
+            return;
+        };
+        let end = PlaceEnd::read(how);
+        if let Some(OwnedRow::Coming(ended)) = known.rows.get_mut(&key) {
+            ended.get_or_insert(end);
+            return;
+        }
+        let row = known.rows.remove(&key);
         drop(owned);
-        drop(row);
+        end_owned(row, end);
     }
 
     /// A life of a node is over, and all behind it.
@@ -431,8 +525,17 @@ impl Cluster {
             if let Some(known) = &mut *owned.lock() {
                 rows.extend(known.rows.extract_if(|(of, _), _| of == node));
             }
-            drop(rows);
+            for (_, row) in rows {
+                end_owned(Some(row), PlaceEnd::new(EndReason::Lost));
+            }
         }
+    }
+}
+
+/// Give back what a row stands for.
+fn end_owned(row: Option<OwnedRow>, end: PlaceEnd) {
+    if let Some(OwnedRow::Place(lease)) = row {
+        lease.end(end);
     }
 }
 

@@ -27,6 +27,9 @@ pub(crate) const ALL: &str = "~all";
 /// Execute a command of which every node does its part: the command.
 pub(crate) const PART: &str = "~part";
 
+/// Let a lease of a regulator go on: the ticket of its row.
+pub(crate) const RENEW: &str = "~renew";
+
 /// Write what a node asks another.
 pub(crate) fn write<W: AsRef<[u8]>>(verb: &str, words: &[W]) -> Vec<u8> {
     let mut bytes = Vec::new();

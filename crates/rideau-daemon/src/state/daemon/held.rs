@@ -84,7 +84,7 @@ impl Daemon {
         match (&self.cluster, grant) {
             (None, _) => SlotTag::NONE,
             // The key need not be text.
-            (Some(cluster), Grant::Name(lease)) => cluster.tags.of_name(&lease.key),
+            (Some(cluster), Grant::Name(lease)) => cluster.tags.of(lease.partition()),
             (Some(cluster), grant) => cluster.tags.of_name(grant.name().as_bytes()),
         }
     }

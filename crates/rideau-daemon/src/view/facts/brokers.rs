@@ -23,7 +23,8 @@ impl BrokerNow {
 
     /// Every broker, by name.
     pub(crate) fn all(catalog: &Catalog) -> Vec<Self> {
-        let mut all: Vec<_> = catalog.brokers.values().collect();
+        let here = catalog.brokers.values().filter(|place| place.is_here());
+        let mut all: Vec<_> = here.collect();
         all.sort_unstable_by(|one, other| one.name.cmp(&other.name));
         all.into_iter().map(Self::of).collect()
     }

@@ -30,7 +30,8 @@ impl PoolNow {
 
     /// Every pool, by name.
     pub(crate) fn all(catalog: &Catalog) -> Vec<Self> {
-        let mut all: Vec<_> = catalog.pools.values().collect();
+        let here = catalog.pools.values().filter(|place| place.is_here());
+        let mut all: Vec<_> = here.collect();
         all.sort_unstable_by(|one, other| one.name.cmp(&other.name));
         all.into_iter().map(Self::of).collect()
     }

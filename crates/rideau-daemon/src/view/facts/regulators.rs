@@ -27,7 +27,8 @@ impl RegulatorNow {
 
     /// Every regulator, by name.
     pub(crate) fn all(catalog: &Catalog) -> Vec<Self> {
-        let mut all: Vec<_> = catalog.regulators.values().collect();
+        let here = catalog.regulators.values().filter(|place| place.is_here());
+        let mut all: Vec<_> = here.collect();
         all.sort_unstable_by(|one, other| one.name.cmp(&other.name));
         all.into_iter().map(Self::of).collect()
     }

@@ -14,7 +14,9 @@ use crate::redis::commands::route::down_text;
 use crate::redis::commands::tickets;
 use crate::state::answer::{AnswerField, Outcome, micros};
 use crate::state::catalog::RulePlace;
-use crate::state::cluster::{ClaimOutcome, ClaimWait, Cluster, LockClaim, NameLease, NoLease};
+use crate::state::cluster::{
+    ClaimOutcome, ClaimWait, Cluster, LockClaim, NameLease, NameOf, NoLease,
+};
 use crate::state::daemon::Daemon;
 use crate::state::grant::Grant;
 use crate::state::ticket::TicketKind;
@@ -164,8 +166,12 @@ impl LockAsk {
     }
 
     fn parts(&self, lease: &NameLease) -> Vec<AnswerField> {
+        let ordinal = match lease.of {
+            NameOf::Lock { ordinal, .. } => ordinal,
+            _ => 0,
+        };
         let mut parts = vec![
-            lease.ordinal.into(),
+            ordinal.into(),
             self.capacity.units().into(),
             lease.fence.into(),
         ];

@@ -23,11 +23,8 @@ pub(crate) const NO_PARTITION: u32 = u32::MAX;
 /// The same of a connection that is in a session of that node: its holder is the attachment.
 pub(crate) const IN_SESSION: u32 = u32::MAX - 1;
 
-/// Commands that look at a name.
-const LOOKS: [&str; 1] = ["LOCK.STAT"];
-
-/// Commands about names that the owners of partitions decide on.
-const SHARED: [&str; 3] = ["LOCK", "UNLOCK", "LOCK.STAT"];
+/// Commands about the keys of locks, which the owners of partitions decide on.
+const OF_KEYS: [&str; 3] = ["LOCK", "UNLOCK", "LOCK.STAT"];
 
 /// So long after it has learnt of an owner a node forwards: the owner may learn it later.
 const SETTLE: Duration = Duration::from_millis(200);
@@ -69,8 +66,11 @@ pub(super) fn place(
             return Some(Place::Session(far.node.clone(), far.id));
         }
     }
-    if LOOKS.contains(&about.name) {
+    if about.name == "LOCK.STAT" {
         return Some(Place::Partition(cluster.partition_of_name(word)));
+    }
+    if let Some(Shared::Looks(home)) = shared(client, about, word) {
+        return Some(Place::Partition(cluster.partition_of_name(home.as_bytes())));
     }
     let ticket = ticket?;
     let is_of_node = match ticket.kind {
@@ -93,7 +93,17 @@ pub(in crate::redis::commands) fn redirect(
     about: &About,
     request: Request<'_>,
 ) -> Result<(), CommandError> {
-    if !client.is_straight || client.is_in_exec || !SHARED.contains(&about.name) {
+    if !client.is_straight || client.is_in_exec {
+        return Ok(());
+    }
+    let name = request.word(1).unwrap_or_default();
+    // A client sends a command to the slot of its name. What is coupled with something else
+    // is not there, and is forwarded.
+    let is_of_name = match shared(client, about, name) {
+        Some(Shared::Looks(home) | Shared::Asks(home)) => home.as_bytes() == name,
+        None => OF_KEYS.contains(&about.name),
+    };
+    if !is_of_name {
         return Ok(());
     }
     // What a session holds goes with it, whichever node owns the name.
@@ -101,7 +111,6 @@ pub(in crate::redis::commands) fn redirect(
     let Some(cluster) = client.daemon.cluster.as_ref().filter(|_| !is_in_session) else {
         return Ok(());
     };
-    let name = request.word(1).unwrap_or_default();
     // A server that stops grants nothing, so it forwards nothing either.
     let settle = match client.daemon.is_draining() {
         true => Duration::ZERO,
@@ -118,6 +127,30 @@ pub(in crate::redis::commands) fn redirect(
     }
     cluster.counts.redirects.fetch_add(1, Ordering::Relaxed);
     Err(CommandError(moved))
+}
+
+/// A command about a pool, broker or regulator that nodes share, with its home.
+enum Shared {
+    /// The owner executes it.
+    Looks(Box<str>),
+    /// This node asks the owner for its client.
+    Asks(Box<str>),
+}
+
+fn shared(client: &Client, about: &About, name: &[u8]) -> Option<Shared> {
+    let catalog = client.daemon.catalog.load();
+    let name = str::from_utf8(name).ok()?;
+    match about.name {
+        "TAKE" => Some(Shared::Asks(catalog.home_of_pool(name)?.into())),
+        "ASK" | "OFFER" => Some(Shared::Asks(catalog.home_of_broker(name)?.into())),
+        "REG.ASK" => Some(Shared::Asks(catalog.home_of_regulator(name)?.into())),
+        "POOL.STAT" | "POOL.PAUSE" | "POOL.RESUME" | "POOL.RECYCLE" => {
+            Some(Shared::Looks(catalog.home_of_pool(name)?.into()))
+        }
+        "LEN" => Some(Shared::Looks(catalog.home_of_broker(name)?.into())),
+        "REG.UPDATE" => Some(Shared::Looks(catalog.home_of_regulator(name)?.into())),
+        _ => None,
+    }
 }
 
 /// The node that gave a ticket, if it lives.
