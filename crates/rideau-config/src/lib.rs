@@ -22,6 +22,7 @@ mod error_page;
 mod exec;
 mod fault;
 mod front;
+mod homes;
 pub mod human;
 mod key;
 mod keyed;

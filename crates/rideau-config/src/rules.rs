@@ -1,6 +1,7 @@
 //! Rules that hold between the parts of a file.
 
 mod apps;
+mod scopes;
 
 use std::net::SocketAddr;
 
@@ -8,7 +9,6 @@ use super::cluster::ClusterConfig;
 use super::config::Config;
 use super::front::FrontConfig;
 use super::pattern::fits;
-use super::scope;
 use super::section::{At, Notes, Section, suggest};
 use super::sections::{Named, Sections};
 use super::server::{OPEN_TO_ANYONE, Server};
@@ -33,7 +33,7 @@ pub(super) fn check(notes: &Notes<'_>, sections: &Sections<'_>, config: &Config)
     check_certificates(notes, sections, config);
     check_groups(notes, sections);
     check_feeds(notes, sections);
-    scope::check(notes, sections, config);
+    scopes::check(notes, sections, config);
     check_shadows(notes, &sections.locks);
     check_uids(notes, &sections.users, config);
     check_ways_in(notes, sections);

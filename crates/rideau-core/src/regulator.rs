@@ -3,6 +3,7 @@
 //! The regulator does not know what a lease is good for: an asker may run a
 //! task, open a connection or start a worker for as long as it holds one.
 
+mod adopt;
 mod effect;
 mod explain;
 mod invariants;
@@ -171,21 +172,6 @@ impl<R: Reply> Regulator<R> {
             }
         };
         self.finish(terms.sent, now, effects);
-        ticket
-    }
-
-    /// A lease goes on here that another regulator has granted. It counts, whether or not
-    /// the valve is open; the law of the valve begins anew.
-    pub fn adopt(&mut self, reply: R, now: Instant, effects: &mut Vec<Effect<R>>) -> Ticket {
-        self.tell_time(now);
-        let (ticket, reply) = self.waiting.pass_holding(reply, self.told);
-        self.waiting.count_served(now, now);
-        effects.extend(reply.map(Effect::Forget));
-        let size = self.valve.size() + 1;
-        self.valve =
-            Valve::new(&self.valve_options, size, self.told).expect("the options were checked");
-        self.settle(now, now, effects);
-        self.finish(now, now, effects);
         ticket
     }
 

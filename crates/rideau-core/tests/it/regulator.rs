@@ -735,3 +735,36 @@ fn parse(words: &str) -> Result<Options, rideau_core::OptionError> {
         ..Options::new(valve.map_err(|error| error.within("valve"))?)
     })
 }
+
+/// The leases of an earlier regulator count, also if they are more than may be.
+#[test]
+fn leases_are_taken_over_from_another_regulator() {
+    let options = Options::new(valve::Options::Open(valve::Open { max: 2 }));
+    let mut effects = Vec::new();
+    let mut regulator = Regulator::new(options, Instant::START, &mut effects).unwrap();
+    let adopted: Vec<_> = (0..3)
+        .map(|_| regulator.adopt(NoReply, Instant::START, &mut effects))
+        .collect();
+    assert_eq!(regulator.size(), 3);
+    effects.clear();
+    let terms = AskOptions::new(Instant::START);
+    regulator.ask(&terms, NoReply, Instant::START, &mut effects);
+    assert_eq!(regulator.len(), 1);
+    for (at, ticket) in adopted.into_iter().enumerate() {
+        assert!(regulator.is_held(ticket));
+        let now = Instant::START;
+        regulator.release(ticket, true, now, now, &mut effects);
+        let is_granted = effects.iter().any(|it| matches!(it, Effect::Grant { .. }));
+        assert_eq!(is_granted, at >= 1, "{at}");
+    }
+    assert_eq!(regulator.size(), 1);
+}
+
+/// Is not told anything.
+struct NoReply;
+
+impl Reply for NoReply {
+    fn is_gone(&self) -> bool {
+        false
+    }
+}

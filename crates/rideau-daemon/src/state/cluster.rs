@@ -5,6 +5,7 @@ mod entry;
 mod far;
 mod lines;
 mod names;
+mod owned;
 mod place_claim;
 mod places;
 mod renew;
@@ -30,7 +31,10 @@ pub(crate) use claim::{ClaimOutcome, ClaimWait, LockClaim};
 pub(crate) use entry::{NameLease, NameOf, NoLease, NoPlace};
 pub(crate) use far::{FarSession, read_left};
 pub(crate) use names::Names;
-pub(crate) use place_claim::{PlaceClaim, PlaceKind};
+pub(crate) use owned::{AdoptedLease, HeldPlace, HostPlaces, NotRenewed, Placed, Placing, RowKey};
+pub(crate) use place_claim::{
+    PlaceClaim, PlaceEnd, PlaceGrant, PlaceHeld, PlaceKind, PlaceOutcome,
+};
 pub(crate) use renew::Renewed;
 pub(crate) use straight::StraightNode;
 

@@ -44,6 +44,7 @@ use crate::state::refusal_log::RefusalLog;
 use crate::state::reserve::Reserve;
 use crate::state::semaphore::ResizableSemaphore;
 use crate::state::sessions::Sessions;
+use crate::state::shared_catalog::SharedCatalog;
 use crate::state::ticket::Ticket;
 use crate::state::values::{NamedRanges, NotOpened, Values};
 use crate::state::versions::{Settings, Source};
@@ -303,7 +304,8 @@ impl Daemon {
             ending: watch::Sender::new(false),
         });
         if let Some(cluster) = &daemon.cluster {
-            cluster.names.set_catalog(&daemon.catalog);
+            let places = SharedCatalog::new(&daemon.catalog, cluster.partitions);
+            cluster.names.set_places(Arc::new(places));
         }
         let told = Arc::downgrade(&daemon);
         run_dirs.on_loss(move || {

@@ -18,6 +18,7 @@ use crate::state::daemon::Daemon;
 use crate::state::end::NotHeld;
 use crate::state::grant::Grant;
 use crate::state::lease_table::LeaseRow;
+use crate::state::shared_place::SharedPlace;
 use crate::state::ticket::{Ticket, TicketKind};
 use crate::state::viewer::Viewer;
 use crate::view::facts;
@@ -305,6 +306,9 @@ fn connection(daemon: &Daemon, word: &str, viewer: Viewer<'_>) -> Option<Explain
 fn pool(daemon: &Daemon, name: &str, viewer: Viewer<'_>) -> Option<Explained> {
     viewer.sees("pool", name).then_some(())?;
     let place = daemon.catalog.load().pools.get(name).cloned()?;
+    if !place.is_here() {
+        return Some(elsewhere(daemon, "pool", name, place.shared.as_ref()?));
+    }
     let stats = place.stats();
     let mut text = format!("Pool {name}:\n{}", pool_text(&place, viewer));
     let mut held = daemon
@@ -382,9 +386,37 @@ fn group(daemon: &Daemon, name: &str, viewer: Viewer<'_>) -> Option<Explained> {
     })
 }
 
+/// Something that nodes share, and another one decides about.
+fn elsewhere(daemon: &Daemon, kind: &'static str, name: &str, shared: &SharedPlace) -> Explained {
+    let cluster = daemon.cluster.as_ref();
+    let owner = cluster.and_then(|cluster| {
+        let partition = cluster.partition_of_name(shared.home.as_bytes());
+        let table = cluster.node.table();
+        table.owner(partition).map(|(owner, _)| owner.name.clone())
+    });
+    let text = match &owner {
+        Some(node) => format!(
+            "All nodes share the {kind} {name}, and node {node} decides about it: \
+             EXPLAIN it there.\n"
+        ),
+        None => {
+            format!("All nodes share the {kind} {name}, and no node decides about it just now.\n")
+        }
+    };
+    Explained {
+        kind,
+        name: name.into(),
+        text,
+        facts: vec![("node", owner.unwrap_or_default().into())],
+    }
+}
+
 fn broker(daemon: &Daemon, name: &str, viewer: Viewer<'_>) -> Option<Explained> {
     viewer.sees("broker", name).then_some(())?;
     let place = daemon.catalog.load().brokers.get(name).cloned()?;
+    if !place.is_here() {
+        return Some(elsewhere(daemon, "broker", name, place.shared.as_ref()?));
+    }
     let stats = place.broker.stats();
     Some(Explained {
         kind: "broker",
@@ -405,6 +437,9 @@ fn broker(daemon: &Daemon, name: &str, viewer: Viewer<'_>) -> Option<Explained> 
 fn regulator(daemon: &Daemon, name: &str, viewer: Viewer<'_>) -> Option<Explained> {
     viewer.sees("regulator", name).then_some(())?;
     let place = daemon.catalog.load().regulators.get(name).cloned()?;
+    if !place.is_here() {
+        return Some(elsewhere(daemon, "regulator", name, place.shared.as_ref()?));
+    }
     let stats = place.regulator.stats();
     Some(Explained {
         kind: "regulator",

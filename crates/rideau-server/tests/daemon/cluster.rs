@@ -50,9 +50,14 @@ impl Rig {
 
     /// The same, and where clients of Redis Cluster reach it.
     pub(crate) fn straight_node(&self, name: &str) -> (Server, SocketAddr) {
+        Self::straight(&self.config(name, 2))
+    }
+
+    /// The same, with a config that has more.
+    pub(crate) fn straight(config: &str) -> (Server, SocketAddr) {
         let port = free_port();
         let straight = format!("listen_straight = \"127.0.0.1:{port}\"\npartitions");
-        let config = self.config(name, 2).replace("partitions", &straight);
+        let config = config.replace("partitions", &straight);
         let config = config.replace("drain = \"5s\"", "drain = \"60s\"");
         let server = Server::with(&config);
         (server, (Ipv4Addr::LOCALHOST, port).into())

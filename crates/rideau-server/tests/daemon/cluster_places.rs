@@ -283,3 +283,44 @@ fn leases_of_a_regulator_count_on_all_nodes_and_over_its_owners() {
     let reply = ask_on(&mut wires[1], &format!("REG.ASK {name} WAIT 10000"));
     assert!(is_go(&reply), "{reply}");
 }
+
+#[test]
+fn clients_of_redis_cluster_are_sent_to_the_owner_of_a_place() {
+    let rig = Rig::start();
+    let all: String = many().iter().map(|name| places(name)).collect();
+    let nodes = ["n1", "n2"].map(|node| {
+        let config = rig.config(node, 2);
+        Rig::straight(&config.replace("[range.all]", &format!("{all}[range.all]")))
+    });
+    nodes.iter().for_each(|(node, _)| until_spread(node, 2));
+    let Names { name } = Names::of(&nodes[0].0, "n2");
+    let mut wires = nodes
+        .each_ref()
+        .map(|(_, port)| Wire::connect(*port).unwrap());
+    for line in ["TAKE", "ASK", "OFFER", "REG.ASK", "POOL.STAT", "LEN"] {
+        let line = format!("{line} {name}");
+        let to = format!(" {}", nodes[1].1);
+        until("the client is sent to the owner", || {
+            let text = wires[0].ask(&line).text();
+            text.starts_with("MOVED ") && text.ends_with(&to)
+        });
+    }
+    assert!(is_go(&wires[1].ask(&format!("TAKE {name}"))));
+    assert!(is_go(&wires[1].ask(&format!("REG.ASK {name}"))));
+    // On other ports it is forwarded.
+    let mut plain = nodes[0].0.connect();
+    let stat = plain.ask(&format!("POOL.STAT {name}"));
+    assert_eq!(stat.field("held").int(), 1, "{stat}");
+    // Only the owner shows it, and the others say which node that is.
+    for (at, (node, _)) in nodes.iter().enumerate() {
+        let shown = node.connect().ask("SHOW POOLS");
+        let is_shown = shown.parts()[1..]
+            .iter()
+            .any(|row| row.at(0).text() == name);
+        assert_eq!(is_shown, at == 1, "{shown}");
+    }
+    for kind in ["pool", "broker", "regulator"] {
+        let told = plain.ask(&format!("EXPLAIN {kind} {name}")).to_string();
+        assert!(told.contains("node n2 decides about it"), "{told}");
+    }
+}

@@ -164,8 +164,8 @@ impl Run {
         let mut own = self.model.processes.iter().filter(of_app);
         own.find(|it| it.id == failed && it.generation == generation)?;
         let own = self.model.processes.iter().filter(of_app);
-        let old = own.filter(|it| it.generation < generation && it.doing == Doing::Ready);
-        old.last().map(|it| it.id)
+        let mut old = own.filter(|it| it.generation < generation && it.doing == Doing::Ready);
+        old.next_back().map(|it| it.id)
     }
 
     fn release(&mut self) {

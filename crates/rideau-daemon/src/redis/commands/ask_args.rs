@@ -58,3 +58,11 @@ pub(super) fn flow(arguments: &mut Arguments<'_>, client: &Client) -> Result<Flo
     client.check_label(Label::Flow, name)?;
     Ok(Flow::of(name))
 }
+
+/// What the pool shows of the holder; only what the client says itself costs
+/// anything.
+pub(super) fn note(client: &Client, tail: &AskArgs) -> Option<String> {
+    let note = tail.note.as_ref()?;
+    let name = client.holder_card().name.lock().clone();
+    Some(format!("{name} {note:?}"))
+}

@@ -88,7 +88,7 @@ pub(super) fn take(client: &mut Client, request: Request<'_>) -> Result<Next, Co
     if let Some(step) = tickets::repeated(client, &tail) {
         return Ok(step);
     }
-    let mut terms = AskOptions {
+    let terms = AskOptions {
         flow,
         ..client.terms(&tail)
     };
@@ -102,13 +102,24 @@ pub(super) fn take(client: &mut Client, request: Request<'_>) -> Result<Next, Co
         };
         return shared::come(client, &ask, home, tail);
     }
+    take_here(client, name, target, terms, tail)
+}
+
+/// Take from what this node has.
+fn take_here(
+    client: &mut Client,
+    name: &str,
+    target: Target,
+    mut terms: AskOptions,
+    tail: AskArgs,
+) -> Result<Next, CommandError> {
     // A value that no take has had yet is made when it is asked for, at once. That is
     // no wait.
     let is_first = terms.wait_max == Some(Duration::ZERO) && target.has_new_value(client);
     if is_first {
         terms.wait_max = Some(MADE_WITHIN);
     }
-    let note = note(client, &tail);
+    let note = ask_args::note(client, &tail);
     match target {
         Target::Pool(pool) => {
             let mut taking = pool.pool.take_owned(terms);
@@ -263,14 +274,6 @@ fn refuse(
         true => said.with_why(why_not_taken(no, true)),
         false => said,
     }
-}
-
-/// What the pool shows of the holder; only what the client says itself costs
-/// anything.
-pub(super) fn note(client: &Client, tail: &AskArgs) -> Option<String> {
-    let note = tail.note.as_ref()?;
-    let name = client.holder_card().name.lock().clone();
-    Some(format!("{name} {note:?}"))
 }
 
 fn target(client: &mut Client, name: &str) -> Result<Target, CommandError> {

@@ -8,6 +8,7 @@ use std::time::Duration;
 use rideau::{AskOptions, Lead, Reason};
 use rideau_resp::Quoted;
 
+use super::ask_args;
 use super::tickets::{self, Answer};
 use crate::redis::client::{AskArgs, Client, CommandError, Next, OnReady, closed, refused};
 use crate::redis::commands::route::down_text;
@@ -43,7 +44,7 @@ impl PlaceAsk<'_> {
                 None => ClaimWait::Usual(self.terms.wait_default.unwrap_or_default()),
             },
             flow: self.terms.flow,
-            note: super::pools::note(client, tail),
+            note: ask_args::note(client, tail),
             value: self.value.to_vec(),
         }
     }

@@ -23,10 +23,11 @@ use tokio::task::AbortHandle;
 
 use super::claim::{ClaimOutcome, LockClaim};
 use super::entry::EntryState;
+use super::owned::{
+    EarlyAsk, HostPlaces, OwnedNames, OwnedRow, PlacesPhase, RowKey, RowOf, WaitTask,
+};
 use super::place_claim::{PlaceClaim, PlaceEnd, PlaceHeld};
-use super::places::{EarlyAsk, PlaceLease, PlacesPhase, RowKey};
 use super::{Cluster, LOOK};
-use crate::state::catalog_cell::CatalogCell;
 use crate::state::end::EndReason;
 use crate::state::lock_rules::rule_locks;
 
@@ -49,73 +50,13 @@ pub(crate) struct Names {
     /// Rows of other nodes that are to go.
     pub(super) drops: Mutex<RowDrops>,
     config: ArcSwapOption<Config>,
-    catalog: OnceLock<Arc<CatalogCell>>,
+    /// Pools, brokers and regulators.
+    places: OnceLock<Arc<dyn HostPlaces>>,
     pub(super) runtime: Handle,
-}
-
-/// The names of a partition in one ownership.
-pub(super) struct OwnedNames {
-    pub(super) epoch: u64,
-    locks: Locks<Vec<u8>>,
-    pub(super) rows: HashMap<RowKey, OwnedRow>,
-    pub(super) places: PlacesPhase,
-    /// The last fence of a place.
-    fence: u64,
-    /// Takes over places, unless the partition goes first.
-    adopting: Option<AbortHandle>,
-}
-
-impl OwnedNames {
-    /// The fence of the next lease of a place.
-    pub(super) const fn next_fence(&mut self) -> u64 {
-        self.fence += 1;
-        self.fence
-    }
-}
-
-impl Drop for OwnedNames {
-    fn drop(&mut self) {
-        if let Some(adopting) = &self.adopting {
-            adopting.abort();
-        }
-    }
-}
-
-/// A lease or an ask of some node. Dropping it gives the units back, or the place in the
-/// queue.
-pub(super) enum OwnedRow {
-    Held(#[expect(dead_code, reason = "it is kept to be dropped")] Lock<'static, Vec<u8>>),
-    Waits(#[expect(dead_code, reason = "it is kept to be dropped")] WaitTask),
-    Place(PlaceLease),
-    /// It is taken over just now, and has perhaps ended meanwhile.
-    Coming(Option<PlaceEnd>),
-}
-
-/// The task of an ask that waits. It ends with the ask.
-pub(super) struct WaitTask(AbortHandle);
-
-impl WaitTask {
-    pub(super) const fn new(task: AbortHandle) -> Self {
-        Self(task)
-    }
-}
-
-impl Drop for WaitTask {
-    fn drop(&mut self) {
-        self.0.abort();
-    }
 }
 
 /// The result of an ask to the locks.
 type Answer = Result<Lock<'static, Vec<u8>>, ClaimOutcome>;
-
-/// An ask or a lease of a node, and the ownership it is of.
-#[derive(Clone, Debug)]
-pub(super) struct RowOf {
-    pub(super) partition: u32,
-    pub(super) epoch: u64,
-    pub(super) key: RowKey,
-}
 
 impl Names {
     pub(super) fn new(options: &rideau_cluster::NodeOptions) -> Self {
@@ -133,20 +74,20 @@ impl Names {
             due: Notify::new(),
             drops: Mutex::default(),
             config: ArcSwapOption::empty(),
-            catalog: OnceLock::new(),
+            places: OnceLock::new(),
             runtime: Handle::current(),
         }
     }
 
-    /// Where pools, brokers and regulators are. It is said before the node joins.
-    pub(crate) fn set_catalog(&self, catalog: &Arc<CatalogCell>) {
-        let _ = self.catalog.set(Arc::clone(catalog));
+    /// What has pools, brokers and regulators. It is said before the node joins.
+    pub(crate) fn set_places(&self, places: Arc<dyn HostPlaces>) {
+        let _ = self.places.set(places);
     }
 
-    pub(super) fn catalog(&self) -> &CatalogCell {
-        self.catalog
+    pub(super) fn places(&self) -> &Arc<dyn HostPlaces> {
+        self.places
             .get()
-            .expect("it is there before the node joins")
+            .expect("they are there before the node joins")
     }
 
     /// Keep the rules of a config from now on.
@@ -217,7 +158,7 @@ impl Cluster {
             } => self.adopt(partition, epoch, reports),
             NameEvent::Ended { partition } => {
                 let ended = self.names.owned[partition as usize].lock().take();
-                self.set_here(partition, false);
+                self.names.places().set_here(partition, false);
                 self.names.drops.lock().ended(partition);
                 drop(ended);
             }
@@ -441,7 +382,7 @@ impl Cluster {
             }
             cluster.wait_over(&of, answer, age);
         });
-        WaitTask(task.abort_handle())
+        WaitTask::new(task.abort_handle())
     }
 
     /// An ask has waited long enough.
