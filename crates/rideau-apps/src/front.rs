@@ -18,11 +18,13 @@ mod error_page;
 mod fast_path;
 mod forward;
 mod headers;
+mod host;
 mod http1;
 mod http1_client;
 mod http2;
 mod https;
 mod ids;
+mod location;
 mod open_conn;
 #[cfg(test)]
 mod planted;
@@ -52,7 +54,6 @@ use parking_lot::Mutex;
 use tokio::sync::{Semaphore, watch};
 
 pub use self::certificates::{FrontCertificate, Tls};
-pub use self::router::{Route, Router};
 pub use self::serve::FrontListener;
 use crate::apps::{App, Apps};
 use access_log::{LogWriter, QUEUE_MAX};
@@ -61,6 +62,7 @@ use client::ClientCounts;
 use https::SecurePlace;
 use ids::Ids;
 use rideau_config::FrontConfig;
+use router::Router;
 use rules::FrontRules;
 use sticky::Sticky;
 
@@ -162,9 +164,11 @@ impl Front {
         let _making = self.making.lock();
         let apps = self.apps.all();
         let configs: Vec<_> = apps.iter().map(|app| app.config.load_full()).collect();
-        let router = Router::new(configs.iter().map(|config| &**config));
+        let config = self.config.load();
+        let all: Vec<_> = configs.iter().map(|config| &**config).collect();
+        let router = Router::new(&all, &config.routes);
         let rules = FrontRules::new(
-            &self.config.load(),
+            &config,
             configs.iter().map(|config| &**config),
             self.secure.get(),
             &self.log,

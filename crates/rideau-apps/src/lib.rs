@@ -21,7 +21,7 @@ pub use apps::{
     RequestShown, Running, Session, Wanted,
 };
 pub use events::{Event, Events, KINDS};
-pub use front::{Front, FrontCertificate, FrontListener, FrontStats, Route, Router, Tls};
+pub use front::{Front, FrontCertificate, FrontListener, FrontStats, Tls};
 pub use io_threads::IoThreads;
 pub use io_timeout::IoTimeout;
 pub use run_dirs::{Presence, RunDirs};

@@ -1,7 +1,6 @@
 //! Applications of the file: what is run, how many of it, and which requests get
 //! there.
 
-mod hosts;
 mod read;
 
 use std::net::SocketAddr;
@@ -18,13 +17,13 @@ use crate::core_kinds::AppQueue;
 use crate::error_page::{ErrorPage, PageFiles};
 use crate::exec::{Command, Env, StopSignal};
 use crate::front::Network;
+use crate::hosts::{Hosts, PathPrefixes};
 use crate::kinds::{
     Answer, AutoWord, FullPath, List, Maybe, Number, Or, OrNone, Positive, Size, Span, Text, Word,
 };
 use crate::table::section;
 use read::{
-    Account, AppReadyWays, Below, Checked, Hosts, Mask, PathList, PathPrefixes, Sticky, Streams,
-    TrialTable, UrlPath,
+    Account, AppReadyWays, Below, Checked, Mask, PathList, Sticky, Streams, TrialTable, UrlPath,
 };
 
 section! {

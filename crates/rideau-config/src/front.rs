@@ -16,6 +16,7 @@ use super::key::Key;
 use super::kinds::{
     ByteRate, FullPath, List, Maybe, Number, OrNone, Positive, Size, Span, Word, Written, spelled,
 };
+use super::route::RouteConfig;
 use super::section::{At, Made, Section};
 use super::server::address;
 use super::table::section;
@@ -27,6 +28,8 @@ section! {
         plain {
             /// How many processes there may be.
             limits: apps::Limits = usual_limits();
+            /// Its routes, which have sections of their own.
+            routes: Vec<RouteConfig> = Vec::new();
         }
         /// Where HTTP is spoken; without it the apps cannot be reached.
         listen: Vec<SocketAddr> = Vec::new(), List, Restart, sample = r#"["127.0.0.1:3000"]"#;

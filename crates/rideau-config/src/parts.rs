@@ -12,6 +12,7 @@ use super::lock::LockRule;
 use super::near::near;
 use super::pool::{GroupConfig, Member, PoolConfig};
 use super::range::{RangeConfig, StoreConfig};
+use super::route::RouteConfig;
 use super::server::{Limits, Log, Server, Tls};
 use super::shown::Rows;
 use super::user::User;
@@ -65,14 +66,14 @@ macro_rules! one {
 
 /// A section that is there for each name.
 macro_rules! named {
-    ($name:literal, $type:ty, $keys:expr, $all:ident, $field:ident) => {
+    ($name:literal, $type:ty, $keys:expr, $($all:ident).+, $field:ident) => {
         Part {
             name: $name,
             is_named: true,
             keys: $keys,
-            names: |config| config.$all.iter().map(|one| one.$field.as_str()).collect(),
+            names: |config| config.$($all).+.iter().map(|one| one.$field.as_str()).collect(),
             show: |config, rows| {
-                for one in &config.$all {
+                for one in &config.$($all).+ {
                     let fill =
                         |rows: &mut Rows| rows.below(&one.$field, |rows| one.show_keys(rows));
                     rows.below($name, fill);
@@ -137,6 +138,7 @@ pub(super) const PARTS: &[Part] = &[
         certificates,
         name
     ),
+    named!("route", RouteConfig, RouteConfig::KEYS, front.routes, name),
     named!(
         "app",
         AppConfig,

@@ -403,7 +403,8 @@ fn arrive(kind: &str, name: &str, new: &Config) -> PlanStep {
         Some((Member::List(list), _)) => format!("{} at once.", count(list.len(), "member")),
         _ if kind == "range" => "Its values can be given out at once.".into(),
         _ if kind == "view" => ONLY_COUNTS.into(),
-        _ if kind == "certificate" => "For new connections.".into(),
+        _ if kind == "certificate" => Effect::Connections.sentence().into(),
+        _ if kind == "route" => Effect::Requests.sentence().into(),
         _ if kind == "app" => apps::arrival(name, new),
         _ => "There at once.".into(),
     };
@@ -426,6 +427,7 @@ fn leave(kind: &str, name: &str, now: Option<&Now>) -> PlanStep {
         ("group", _) => "The next ask of the group is refused.".into(),
         ("view", _) => ONLY_COUNTS.into(),
         ("certificate", _) => "New connections to its names get the default, or none.".into(),
+        ("route", _) => Effect::Requests.sentence().into(),
         ("app", live) => apps::departure(live.copied()),
         ("range", Some(_)) => {
             format!("It gives out nothing more; {held} held until given back, and then it is gone.")

@@ -15,11 +15,13 @@ use super::cluster::ClusterConfig;
 use super::config::{Config, Env};
 use super::error_page;
 use super::fault::Faults;
+use super::front::FrontConfig;
 use super::keyed::Keyed;
 use super::lock::LockRule;
 use super::parts::{LATER, PARTS, Part, suggest_elsewhere};
 use super::pool::{GroupConfig, PoolConfig};
 use super::range::{RangeConfig, StoreConfig};
+use super::route::RouteConfig;
 use super::rules;
 use super::section::{Notes, Section, suggest};
 use super::sections::{Named, Sections, check_name, keys_of};
@@ -264,7 +266,10 @@ impl Sections<'_> {
             views: all(&self.views, ViewConfig::read).flatten().collect(),
             store,
             cluster: self.cluster.as_ref().and_then(ClusterConfig::read),
-            front: read_one(self.front.as_ref()),
+            front: FrontConfig {
+                routes: all(&self.routes, RouteConfig::read).flatten().collect(),
+                ..read_one(self.front.as_ref())
+            },
             certificates: all(&self.certificates, CertificateConfig::read)
                 .flatten()
                 .collect(),

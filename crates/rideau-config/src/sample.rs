@@ -154,6 +154,19 @@ hold       = "connection"
                 at every ten seconds, and read again when they have changed.",
         )
         .named("shop", ""),
+    Page::new("route", "routes of the front")
+        .about(
+            "Hosts and paths whose clients are sent elsewhere, or led to an app as if they were \
+                its own.",
+        )
+        .named("www", "")
+        .more(
+            r#"
+[route.reports]
+hosts     = ["reports.shop.example"]
+to        = "shop"
+"#,
+        ),
     Page::new(
         "app",
         "apps: programs that speak HTTP, started when requests come",

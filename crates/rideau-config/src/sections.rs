@@ -29,6 +29,7 @@ pub(super) struct Sections<'a> {
     pub(super) views: Named<'a>,
     pub(super) front: Option<Section<'a>>,
     pub(super) certificates: Named<'a>,
+    pub(super) routes: Named<'a>,
     pub(super) apps: Named<'a>,
 }
 
@@ -69,6 +70,7 @@ impl<'a> Sections<'a> {
             views: named("view"),
             front: one("front"),
             certificates: named("certificate"),
+            routes: named("route"),
             apps: named("app"),
         }
     }

@@ -43,6 +43,8 @@ mod replay;
 mod restarts;
 #[path = "apps/rights.rs"]
 mod rights;
+#[path = "apps/routes.rs"]
+mod routes;
 #[path = "apps/secrets.rs"]
 mod secrets;
 #[path = "apps/serving.rs"]

@@ -16,7 +16,7 @@ use tokio_rustls::rustls::ServerConfig;
 use tokio_rustls::rustls::server::Acceptor;
 use tokio_rustls::server::TlsStream;
 
-use super::router::host_name;
+use super::host::host_name;
 
 /// How HTTP/2 is called within TLS.
 pub(super) const ALPN_H2: &[u8] = b"h2";

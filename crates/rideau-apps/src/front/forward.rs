@@ -407,6 +407,9 @@ impl ProxyRequest {
             body: Answer::Whole(Default::default()),
             closes: false,
         };
+        if let Some(route) = &self.route {
+            reply.replace(&route.fields);
+        }
         reply.put(headers::REQUEST_ID, visit.id);
         if let Some(hsts) = &visit.conn.hsts
             && !headers::has_hsts(&reply.fields)

@@ -5,7 +5,8 @@ use std::fmt::Write;
 use rideau_config::Hsts;
 
 use super::certificates::Tls;
-use super::router::host_name;
+use super::host::host_name;
+use super::location::push_path;
 
 /// The port of `https` that no address has to name.
 const HTTPS: u16 = 443;
@@ -31,17 +32,7 @@ impl SecurePlace {
         if !path.starts_with(b"/") {
             location.push('/');
         }
-        for byte in path {
-            match byte {
-                b'"' | b'<' | b'>' | b'\\' | b'^' | b'`' | b'{' | b'|' | b'}' => {
-                    let _ = write!(location, "%{byte:02X}");
-                }
-                0x21..=0x7e => location.push(char::from(*byte)),
-                _ => {
-                    let _ = write!(location, "%{byte:02X}");
-                }
-            }
-        }
+        push_path(&mut location, path);
         Some(location)
     }
 }

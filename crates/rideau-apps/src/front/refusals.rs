@@ -20,6 +20,7 @@ use super::error_page::{ErrorPageSet, PageFill, Reads};
 use super::headers::{ERROR, HSTS, REQUEST_ID};
 use super::ids::Id;
 use super::reply::HttpReply;
+use super::router::Route;
 use super::upload::Unread;
 use crate::apps::Refused;
 use crate::http1::date;
@@ -53,6 +54,8 @@ pub(super) enum RequestRefusal {
     Denied,
     /// It should have come within TLS: there it finds the same.
     WithoutTls { location: String },
+    /// A route sends it elsewhere.
+    Elsewhere { location: String, route: Arc<Route> },
     /// Its client asks too often.
     RateLimited { retry_after: Duration },
     /// Its client has too many requests already.
@@ -118,6 +121,7 @@ impl RequestRefusal {
             Self::Misdirected => StatusCode::MISDIRECTED_REQUEST,
             Self::Denied => StatusCode::FORBIDDEN,
             Self::WithoutTls { .. } => StatusCode::PERMANENT_REDIRECT,
+            Self::Elsewhere { route, .. } => route.redirects(),
             Self::RateLimited { .. } | Self::ClientBusy => StatusCode::TOO_MANY_REQUESTS,
             Self::UnknownApp => StatusCode::NOT_FOUND,
             Self::Refused(_) | Self::BuffersFull => StatusCode::SERVICE_UNAVAILABLE,
@@ -140,6 +144,7 @@ impl RequestRefusal {
             Self::Misdirected => "misdirected",
             Self::Denied => "denied",
             Self::WithoutTls { .. } => "without_tls",
+            Self::Elsewhere { .. } => "redirected",
             Self::RateLimited { .. } => "rate_limited",
             Self::ClientBusy => "client_connections_max",
             Self::UnknownApp => "no_such_app",
@@ -165,6 +170,7 @@ impl RequestRefusal {
             Self::Misdirected => "This host needs a connection of its own.",
             Self::Denied => "Your address may not come here.",
             Self::WithoutTls { .. } => "This is served within TLS.",
+            Self::Elsewhere { .. } => "This is served elsewhere.",
             Self::RateLimited { .. } => "You ask too often. Please try again soon.",
             Self::ClientBusy => "You ask for too much at a time. Please try again soon.",
             Self::UnknownApp => "There is no application here.",
@@ -203,7 +209,7 @@ impl RequestRefusal {
     /// The word, if it is an error.
     pub(super) fn error(&self) -> Option<&'static str> {
         match self {
-            Self::WithoutTls { .. } => None,
+            Self::WithoutTls { .. } | Self::Elsewhere { .. } => None,
             _ => Some(self.word()),
         }
     }
@@ -232,8 +238,11 @@ impl RequestRefusal {
         };
         reply.put("Content-Type", kind);
         reply.put("Cache-Control", "no-store");
-        if let Self::WithoutTls { location } = self {
+        if let Self::WithoutTls { location } | Self::Elsewhere { location, .. } = self {
             reply.put("Location", location);
+        }
+        if let Self::Elsewhere { route, .. } = self {
+            reply.replace(&route.fields);
         }
         if let Some(error) = self.error() {
             reply.put(ERROR, error);

@@ -7,7 +7,7 @@ use hyper::{Response, StatusCode};
 
 use super::body::Answer;
 use crate::http1::date;
-use crate::http1::fields::put;
+use crate::http1::fields::{is, put};
 
 /// An answer on its way to a client.
 pub(super) struct HttpReply {
@@ -29,6 +29,21 @@ impl HttpReply {
     /// Say this as well.
     pub(super) fn put(&mut self, name: &str, value: impl AsRef<[u8]>) {
         put(&mut self.fields, name, value);
+    }
+
+    /// Say these instead of what is said by the same names; an empty value says nothing.
+    pub(super) fn replace(&mut self, fields: &[(String, String)]) {
+        let mut kept = Vec::with_capacity(self.fields.len());
+        for line in self.fields.split_inclusive(|byte| *byte == b'\n') {
+            let name = line.split(|byte| *byte == b':').next().unwrap_or_default();
+            if !fields.iter().any(|(known, _)| is(name, known)) {
+                kept.extend_from_slice(line);
+            }
+        }
+        self.fields = kept;
+        for (name, value) in fields.iter().filter(|(_, value)| !value.is_empty()) {
+            self.put(name, value);
+        }
     }
 
     /// For a client that speaks another HTTP.

@@ -16,7 +16,7 @@ use super::error_page::Reads;
 use super::headers::{self, END, Toward};
 use super::ids::Id;
 use super::refusals::RequestRefusal;
-use super::router::Route;
+use super::router::{Route, RouteTarget};
 use super::rules::{FrontRules, RequestRules};
 use super::upstream_conn::{Asked, Early};
 use super::{Front, Table};
@@ -88,6 +88,8 @@ pub(super) struct ProxyRequest {
     pub(super) sticky: Option<ProcessId>,
     /// It counts among those of its client.
     pub(super) counted: Option<Box<ClientCount>>,
+    /// The route that it came by, if that has something to say in its answer.
+    pub(super) route: Option<Arc<Route>>,
 }
 
 impl Front {
@@ -117,11 +119,11 @@ impl Front {
     }
 
     /// Puts the place of the app, if there is one.
-    fn proxy_request(
+    fn proxy_request<'a>(
         &self,
         table: &Table,
         conn: &ClientConn,
-        heard: &Heard<'_>,
+        heard: &Heard<'a>,
         id: &Id,
         place: &mut Option<usize>,
     ) -> Result<ProxyRequest, RequestRefusal> {
@@ -145,17 +147,23 @@ impl Front {
             .router
             .find(host, path)
             .ok_or(RequestRefusal::UnknownApp)?;
-        *place = Some(route.place);
-        let rest = path.get(route.prefix.len()..).unwrap_or_default();
-        if !route.prefix.is_empty() && climbs_out(rest) {
+        let behind = |path: &'a [u8]| path.get(route.prefix.len()..).unwrap_or_default();
+        if !route.prefix.is_empty() && climbs_out(behind(path)) {
             return Err(RequestRefusal::Bad("its path leads out of the app"));
         }
-        let app = table
-            .apps
-            .get(route.place)
-            .ok_or(RequestRefusal::UnknownApp)?;
+        let at = match &route.target {
+            RouteTarget::App(at) => *at,
+            RouteTarget::Elsewhere(redirect) => {
+                return Err(RequestRefusal::Elsewhere {
+                    location: redirect.location(host, whole, behind(whole)),
+                    route: Arc::clone(route),
+                });
+            }
+        };
+        *place = Some(at);
+        let app = table.apps.get(at).ok_or(RequestRefusal::UnknownApp)?;
         let counted = match rules {
-            Some(rules) => rules.of(Some(route.place)).admit(conn, heard.fields)?,
+            Some(rules) => rules.of(Some(at)).admit(conn, heard.fields)?,
             None => None,
         };
         let config = app.config.load_full();
@@ -187,6 +195,7 @@ impl Front {
                 .flatten(),
             sticky,
             counted,
+            route: (!route.fields.is_empty()).then(|| Arc::clone(route)),
         })
     }
 }
@@ -232,7 +241,7 @@ impl Begun {
             && no.is_by_rule()
         {
             let (host, path) = heard.leads_to();
-            place = place.or_else(|| table.router.find(host, path).map(|route| route.place));
+            place = place.or_else(|| table.router.find(host, path)?.app());
             let app = place.and_then(|place| table.apps.get(place));
             self.refused = app.map(|app| {
                 Box::new(RefusedRequest {
@@ -373,6 +382,14 @@ impl Drop for ProxyRequest {
 }
 
 impl Route {
+    /// The place of the app that it leads to.
+    fn app(&self) -> Option<usize> {
+        match self.target {
+            RouteTarget::App(place) => Some(place),
+            RouteTarget::Elsewhere(_) => None,
+        }
+    }
+
     /// The app does not see how its paths begin.
     fn strips(&self) -> bool {
         self.strips && !self.prefix.is_empty()

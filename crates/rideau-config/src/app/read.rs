@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use rideau_core::apps::{self, TrialRules};
 
-use super::{AppConfig, AppListen, AppReady, Health, Http, MANY, hosts};
+use super::{AppConfig, AppListen, AppReady, Health, Http, MANY};
 use crate::exec;
+use crate::hosts;
 use crate::key::{Effect, Form, Key};
 use crate::keyed::Keyed;
 use crate::kinds::{Answer, Kind, List, Number, OrNone, Positive, Span, Text, Written, text_kinds};
@@ -37,10 +38,6 @@ const READY_KEYS: &[Key] = &[
     },
 ];
 
-/// Hosts in small letters, each once.
-pub(super) struct Hosts;
-/// Beginnings of paths, each once.
-pub(super) struct PathPrefixes;
 /// Paths that can be asked for.
 pub(super) struct PathList;
 /// How to know that a process is ready.
@@ -126,30 +123,6 @@ impl AppConfig {
             let soft = ("memory_soft", show_size(soft));
             note_over(section, soft, ("memory_hard", show_size(hard)));
         }
-    }
-}
-
-impl Kind<Vec<String>> for Hosts {
-    const FORM: Form = Form::List(&Form::Text);
-
-    fn read(section: &Section<'_>, _: &Key) -> Option<Vec<String>> {
-        hosts::hosts(section)
-    }
-
-    fn show(value: &Vec<String>, key: &Key, rows: &mut Rows) {
-        List::show(value, key, rows);
-    }
-}
-
-impl Kind<Vec<String>> for PathPrefixes {
-    const FORM: Form = Form::List(&Form::Text);
-
-    fn read(section: &Section<'_>, _: &Key) -> Option<Vec<String>> {
-        hosts::paths(section)
-    }
-
-    fn show(value: &Vec<String>, key: &Key, rows: &mut Rows) {
-        List::show(value, key, rows);
     }
 }
 

@@ -2,8 +2,8 @@
 
 use crate::app::{AppConfig, AppListen};
 use crate::config::Config;
-use crate::section::{At, Notes, Section};
-use crate::sections::Sections;
+use crate::section::{At, Notes, Section, suggest};
+use crate::sections::{Named, Sections};
 
 pub(super) fn check(notes: &Notes<'_>, sections: &Sections<'_>, config: &Config) {
     check_routes(notes, sections, config);
@@ -12,34 +12,90 @@ pub(super) fn check(notes: &Notes<'_>, sections: &Sections<'_>, config: &Config)
     check_front(notes, sections);
 }
 
-/// A host and a path lead to one app.
+/// Something that requests for some hosts and paths are led to.
+struct Lead<'a> {
+    kind: &'static str,
+    name: &'a str,
+    hosts: &'a [String],
+    paths: &'a [String],
+    section: &'a Section<'a>,
+}
+
+/// A host and a path lead to one app or route.
 fn check_routes(notes: &Notes<'_>, sections: &Sections<'_>, config: &Config) {
-    // Those whose hosts cannot be read do not have every other host.
-    let is_read = |app: &&AppConfig| !app.hosts.is_empty() || !is_given(sections, app, "hosts");
-    let apps: Vec<_> = config.apps.iter().filter(is_read).collect();
-    for (place, app) in apps.iter().enumerate() {
-        for (host, path) in routes(app) {
-            let mut others = apps[..place].iter();
-            let is_same = |other: &&&AppConfig| routes(other).any(|route| route == (host, path));
-            let (Some(other), Some(section)) = (others.find(is_same), section(sections, app))
+    let leads = leads(sections, config);
+    for (place, lead) in leads.iter().enumerate() {
+        for (host, path) in lead.ways() {
+            let mut others = leads[..place].iter();
+            let Some(other) = others.find(|other| other.ways().any(|way| way == (host, path)))
             else {
                 continue;
             };
             let (at, where_to) = match host {
-                Some(host) => (at_text(section, "hosts", host), format!("{host}{path}")),
-                None => (section.at("paths"), format!("every other host's {path}")),
+                Some(host) => (
+                    at_text(lead.section, "hosts", host),
+                    format!("{host}{path}"),
+                ),
+                None => (
+                    lead.section.at("paths"),
+                    format!("every other host's {path}"),
+                ),
             };
-            let message = format!("{where_to} leads to app `{}` already", other.name);
+            let message = format!(
+                "{where_to} leads to {} `{}` already",
+                other.kind, other.name
+            );
             let hint = "give one of them other `hosts` or `paths`";
             notes.error(at, message, hint);
         }
     }
+    for route in &config.front.routes {
+        let is_there = |app: &AppConfig| Some(&app.name) == route.to.as_ref();
+        if let Some(to) = &route.to
+            && !config.apps.iter().any(is_there)
+            && sections.apps.iter().all(|(name, _)| name != to)
+            && let Some(section) = named(&sections.routes, &route.name)
+        {
+            let message = format!("there is no app `{to}`");
+            let names = sections.apps.iter().map(|(name, _)| *name);
+            notes.error(section.at("to"), message, suggest(to, names));
+        }
+    }
 }
 
-fn routes(app: &AppConfig) -> impl Iterator<Item = (Option<&str>, &str)> {
-    let any = app.hosts.is_empty().then_some(None);
-    let hosts = app.hosts.iter().map(|host| Some(host.as_str())).chain(any);
-    hosts.flat_map(|host| app.paths.iter().map(move |path| (host, path.as_str())))
+/// All that requests are led to. Those whose hosts cannot be read do not have every other
+/// host.
+fn leads<'a>(sections: &'a Sections<'a>, config: &'a Config) -> Vec<Lead<'a>> {
+    let apps = config.apps.iter().filter_map(|app| {
+        Some(Lead {
+            kind: "app",
+            name: &app.name,
+            hosts: &app.hosts,
+            paths: &app.paths,
+            section: named(&sections.apps, &app.name)?,
+        })
+    });
+    let routes = config.front.routes.iter().filter_map(|route| {
+        Some(Lead {
+            kind: "route",
+            name: &route.name,
+            hosts: &route.hosts,
+            paths: &route.paths,
+            section: named(&sections.routes, &route.name)?,
+        })
+    });
+    let is_read = |lead: &Lead<'_>| !lead.hosts.is_empty() || !has_some(lead.section, "hosts");
+    apps.chain(routes).filter(is_read).collect()
+}
+
+impl<'a> Lead<'a> {
+    /// Each host and path, with none for all hosts that nothing else has.
+    fn ways(&self) -> impl Iterator<Item = (Option<&'a str>, &'a str)> {
+        let (hosts, paths) = (self.hosts, self.paths);
+        let any = hosts.is_empty().then_some(None);
+        let hosts = hosts.iter().map(|host| Some(host.as_str())).chain(any);
+        hosts.flat_map(move |host| paths.iter().map(move |path| (host, path.as_str())))
+    }
 }
 
 /// Nothing else listens where an app always does.
@@ -97,14 +153,14 @@ fn check_front(notes: &Notes<'_>, sections: &Sections<'_>) {
     }
 }
 
-fn section<'a>(sections: &'a Sections<'_>, app: &AppConfig) -> Option<&'a Section<'a>> {
-    let mut named = sections.apps.iter();
-    let found = named.find(|(name, _)| *name == app.name);
-    found.map(|(_, section)| section)
+fn section<'a>(sections: &'a Sections<'a>, app: &AppConfig) -> Option<&'a Section<'a>> {
+    named(&sections.apps, &app.name)
 }
 
-fn is_given(sections: &Sections<'_>, app: &AppConfig, key: &str) -> bool {
-    section(sections, app).is_some_and(|section| has_some(section, key))
+/// The section of this name.
+fn named<'a>(all: &'a Named<'a>, name: &str) -> Option<&'a Section<'a>> {
+    let found = all.iter().find(|(known, _)| *known == name);
+    found.map(|(_, section)| section)
 }
 
 /// The key is there, and no empty list.

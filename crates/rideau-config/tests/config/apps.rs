@@ -317,6 +317,7 @@ fn the_defaults_of_apps_in_the_reference_are_the_defaults() {
         (&usual.paths, &usual.restart_dir)
     );
     let front = rideau_config::FrontConfig {
+        routes: Vec::new(),
         listen: Vec::new(),
         tls_listen: Vec::new(),
         limits: rideau_core::apps::Limits {

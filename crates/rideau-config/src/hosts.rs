@@ -1,16 +1,42 @@
-//! Hosts and paths that lead to an application.
+//! Hosts and paths whose requests are led somewhere.
 
 use std::net::Ipv6Addr;
 
-use crate::section::{Made, Section};
+use super::key::{Form, Key};
+use super::kinds::{Kind, List};
+use super::section::{Made, Section};
+use super::shown::Rows;
 
-/// The hosts in small letters, each once.
-pub(super) fn hosts(section: &Section<'_>) -> Option<Vec<String>> {
-    each_once(section, "hosts", host)
+/// Hosts in small letters, each once.
+pub(super) struct Hosts;
+/// Beginnings of paths, each once.
+pub(super) struct PathPrefixes;
+
+impl Kind<Vec<String>> for Hosts {
+    const FORM: Form = Form::List(&Form::Text);
+
+    fn read(section: &Section<'_>, _: &Key) -> Option<Vec<String>> {
+        each_once(section, "hosts", host)
+    }
+
+    fn show(value: &Vec<String>, key: &Key, rows: &mut Rows) {
+        List::show(value, key, rows);
+    }
 }
 
-/// The beginnings of paths, each once.
-pub(super) fn paths(section: &Section<'_>) -> Option<Vec<String>> {
+impl Kind<Vec<String>> for PathPrefixes {
+    const FORM: Form = Form::List(&Form::Text);
+
+    fn read(section: &Section<'_>, _: &Key) -> Option<Vec<String>> {
+        paths(section)
+    }
+
+    fn show(value: &Vec<String>, key: &Key, rows: &mut Rows) {
+        List::show(value, key, rows);
+    }
+}
+
+fn paths(section: &Section<'_>) -> Option<Vec<String>> {
     let paths = each_once(section, "paths", prefix)?;
     if section.list("paths").is_some_and(|list| list.is_empty()) {
         let hint = "write [\"/\"] for every path, or remove the key";
