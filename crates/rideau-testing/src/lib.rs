@@ -19,6 +19,6 @@ mod skip;
 pub use panic_log::PanicLog;
 pub use running::{Running, Start, TEST_NAME, command};
 pub use rustix::process::Signal;
-pub use scratch::Scratch;
+pub use scratch::{Scratch, memory_folder};
 pub use signal::{signal, try_signal};
 pub use skip::{is_root, skipped};

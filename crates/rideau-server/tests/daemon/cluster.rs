@@ -23,7 +23,7 @@ pub(crate) struct Rig {
 
 impl Rig {
     pub(crate) fn start() -> Self {
-        let folder = Scratch::new();
+        let folder = Scratch::in_memory();
         let (port, peer) = (free_port(), free_port());
         let etcd = serve_etcd(&folder, port, peer);
         let secret = folder.join("secret");

@@ -84,7 +84,7 @@ impl Server {
     }
 
     fn down(scheme: &'static str, name: &str, peer: u16, cluster: &str) -> Self {
-        let (folder, port) = (Folder::new("etcd"), free_port());
+        let (folder, port) = (Folder::in_memory("etcd"), free_port());
         let address = format!("{scheme}://localhost:{port}");
         let (peer, peer_address) = (peer, format!("http://127.0.0.1:{peer}"));
         let cluster = match cluster {

@@ -1,6 +1,6 @@
 //! A server of a test's own: a process with a folder and a port, gone with it.
 
-use rideau_testing::{Running, Start};
+use rideau_testing::{Running, Start, memory_folder};
 use std::fs;
 use std::net::{Ipv4Addr, TcpListener};
 use std::path::{Path, PathBuf};
@@ -44,9 +44,19 @@ pub(crate) struct Folder(PathBuf);
 
 impl Folder {
     pub(crate) fn new(name: &str) -> Self {
+        Self::within(&std::env::temp_dir(), name)
+    }
+
+    /// One in memory, if there is room.
+    #[allow(dead_code, reason = "not every server needs one")]
+    pub(crate) fn in_memory(name: &str) -> Self {
+        Self::within(&memory_folder(), name)
+    }
+
+    fn within(place: &Path, name: &str) -> Self {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let path = std::env::temp_dir().join(format!("rideau-{name}-{}-{number}", id()));
+        let path = place.join(format!("rideau-{name}-{}-{number}", id()));
         fs::create_dir(&path).expect("a folder can be made");
         Self(path)
     }
