@@ -5,6 +5,7 @@
 //! for the next. Which process that is, and when there are more of them, is up
 //! to [`apps`](crate::apps).
 
+mod accept_encoding;
 mod access_log;
 mod body;
 mod body_buffer;
@@ -12,10 +13,14 @@ mod broken;
 mod budget;
 mod certificates;
 mod client;
+mod compress;
 mod conn;
+mod disk;
+mod encoder;
 mod error_log;
 mod error_page;
 mod fast_path;
+mod file_reply;
 mod forward;
 mod headers;
 mod host;
@@ -25,6 +30,7 @@ mod http2;
 mod https;
 mod ids;
 mod location;
+mod media_type;
 mod open_conn;
 #[cfg(test)]
 mod planted;
@@ -38,6 +44,7 @@ mod router;
 mod rules;
 mod second_chance;
 mod serve;
+mod static_files;
 mod sticky;
 mod upgrade;
 mod upload;
@@ -59,6 +66,7 @@ use crate::apps::{App, Apps};
 use access_log::{LogWriter, QUEUE_MAX};
 use budget::BufferBudget;
 use client::ClientCounts;
+use disk::Disk;
 use https::SecurePlace;
 use ids::Ids;
 use rideau_config::FrontConfig;
@@ -68,6 +76,9 @@ use sticky::Sticky;
 
 /// This many connections at a time are told that they are too many.
 const TURNED_AWAY_MAX: usize = 256;
+/// Answers that are compressed at a time while they are sent, a quarter of them for one client.
+/// Others are sent as they are.
+const ENCODERS_MAX: u64 = 128;
 
 /// The state that all requests share.
 pub struct Front {
@@ -78,6 +89,10 @@ pub struct Front {
     ids: Ids,
     /// What bodies may take that wait.
     budget: Arc<BufferBudget>,
+    /// Where files are read.
+    disk: Disk,
+    /// How many answers may be compressed at a time while they are sent.
+    encoders: Arc<BufferBudget>,
     /// What writes the log of requests.
     log: Arc<LogWriter>,
     /// Connections of each client.
@@ -134,6 +149,8 @@ impl Front {
         let front = Self {
             apps,
             budget: BufferBudget::new(&config),
+            disk: Disk::new(),
+            encoders: BufferBudget::of_count(ENCODERS_MAX),
             config: ArcSwap::from_pointee(config),
             table: ArcSwap::default(),
             sticky: Sticky::new(),

@@ -87,7 +87,7 @@ pub(super) struct RateTable;
 
 text_kinds! {
     /// A span that may be in days.
-    Days: Duration, Form::Text, |text, key| days(text).ok_or_else(|| (
+    pub(super) Days: Duration, Form::Text, |text, key| days(text).ok_or_else(|| (
         format!("`{}` cannot be {text:?}", key.name),
         "write a span, such as \"180d\" or \"12h\"".into(),
     )), |span| show_days(*span);

@@ -13,6 +13,7 @@ use rideau_process::Signal;
 
 use crate::access::{RateLimit, RateTable};
 use crate::access_log::{AccessFormat, AccessLog, HiddenPart, LogPlace};
+use crate::compression::Compression;
 use crate::core_kinds::AppQueue;
 use crate::error_page::{ErrorPage, PageFiles};
 use crate::exec::{Command, Env, StopSignal};
@@ -21,6 +22,7 @@ use crate::hosts::{Hosts, PathPrefixes};
 use crate::kinds::{
     Answer, AutoWord, FullPath, List, Maybe, Number, Or, OrNone, Positive, Size, Span, Text, Word,
 };
+use crate::static_files::{STATIC_SAMPLE, StaticFiles, StaticTables};
 use crate::table::section;
 use read::{
     Account, AppReadyWays, Below, Checked, Mask, PathList, Sticky, Streams, TrialTable, UrlPath,
@@ -263,6 +265,18 @@ section! {
         /// Pages for the front's own answers, by status, before those of `[front]`.
         error_page: Vec<ErrorPage> = Vec::new(), PageFiles, Requests, usual = "{}",
             sample = "{}";
+        /// Files that the front serves to `GET` and `HEAD` by itself: a table, a list of them, or
+        /// `"none"`. What there is no file for goes to the app.
+        static_files: Option<Vec<StaticFiles>> = None, Maybe<StaticTables>, Requests,
+            name = "static", usual = "that of `[front]`",
+            sample = STATIC_SAMPLE,
+            above = "Files that the front serves by itself, and compression of answers.";
+        /// Answers are compressed in these ways, `"zstd"` and `"gzip"`; empty: none are.
+        compress: Option<Vec<Compression>> = None, Maybe<List>, Requests,
+            usual = "that of `[front]`", sample = r#"["zstd", "gzip"]"#;
+        /// Shorter answers are not compressed.
+        compress_min: Option<u64> = None, Maybe<Size>, Requests, bounds = (0, SIZE_MAX),
+            usual = "that of `[front]`", sample = r#""1KiB""#;
     }
 }
 

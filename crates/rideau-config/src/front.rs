@@ -11,6 +11,7 @@ use rideau_core::apps::{self, EvictFor};
 
 use super::access::{Hsts, HstsValue, HttpsRedirect, RateLimit, RateTable};
 use super::access_log::{AccessFormat, AccessLog, HiddenPart, LogPlace};
+use super::compression::Compression;
 use super::error_page::{ErrorPage, PageFiles};
 use super::key::Key;
 use super::kinds::{
@@ -19,6 +20,7 @@ use super::kinds::{
 use super::route::RouteConfig;
 use super::section::{At, Made, Section};
 use super::server::address;
+use super::static_files::{STATIC_SAMPLE, StaticFiles, StaticTables};
 use super::table::section;
 
 section! {
@@ -87,6 +89,17 @@ section! {
         /// `{status}`, `{id}` and `{retry_after}` are filled in. Apps may have others.
         error_page: Vec<ErrorPage> = Vec::new(), PageFiles, Requests, usual = "{}",
             sample = "{}";
+        /// Files that the front serves to `GET` and `HEAD` by itself, for every app that says
+        /// nothing else. What there is no file for goes to the app.
+        static_files: Vec<StaticFiles> = Vec::new(), StaticTables, Requests, name = "static",
+            usual = r#""none""#, sample = STATIC_SAMPLE,
+            above = "Files that the front serves by itself, and compression of answers.";
+        /// Answers are compressed in these ways, `"zstd"` and `"gzip"`. A client gets the one that
+        /// it prefers, or else the first that it takes. Empty: none are.
+        compress: Vec<Compression> = Vec::new(), List, Requests,
+            sample = r#"["zstd", "gzip"]"#;
+        /// Shorter answers are not compressed.
+        compress_min: u64 = 1 << 10, Size, Requests, bounds = (0, SIZE_MAX);
         /// `"detailed"` shows the details of a failed start: for developers.
         error_pages: ErrorPages = ErrorPages::Short, Word, Requests;
         /// Bytes of the head of a request.

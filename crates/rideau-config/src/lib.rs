@@ -13,6 +13,7 @@ mod app;
 mod broker;
 mod certificate;
 mod cluster;
+mod compression;
 mod config;
 mod core_kinds;
 mod core_read;
@@ -50,6 +51,7 @@ mod section;
 mod sections;
 mod server;
 mod shown;
+mod static_files;
 mod table;
 pub mod text;
 mod user;
@@ -62,6 +64,7 @@ pub use app::{AppAccess, AppConfig, AppListen, AppReady, Health, Http, RunSpec};
 pub use broker::{BrokerConfig, BrokerParts, Feed, RegulatorConfig, Source};
 pub use certificate::CertificateConfig;
 pub use cluster::{ClusterConfig, EtcdUrl};
+pub use compression::Compression;
 pub use config::{Config, Env};
 pub use error_page::{ErrorPage, StatusPattern};
 pub use exec::Exec;
@@ -86,6 +89,7 @@ pub use section::Unexpanded;
 pub use server::{
     DeadPeer, History, Limits, Listen, Log, LogFormat, LogLevel, Series, Server, Tls,
 };
+pub use static_files::StaticFiles;
 pub use user::{
     ALLOWED, CONTROL, DEFAULT_USER, KINDS, OPERATOR, OWN, Password, Scope, User, is_control,
 };

@@ -167,8 +167,10 @@ fn look_around(notes: &Notes<'_>) {
             notes.error(at, message, hint);
         }
     }
-    for (path, at) in notes.new_files() {
-        let folder = path.parent().unwrap_or(&path);
+    let new_files = notes.new_files().into_iter();
+    let around =
+        new_files.map(|(path, at)| (path.parent().map_or(path.clone(), Path::to_owned), at));
+    for (folder, at) in around.chain(notes.folders()) {
         if !folder.is_dir() {
             let folder = folder.display();
             let message = format!("there is no folder {folder}");

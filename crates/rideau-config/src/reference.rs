@@ -178,6 +178,7 @@ fn described(key: &Key, form: &Form) -> String {
             Form::Address => "list of addresses and ports".into(),
             Form::Number => "list of numbers".into(),
             Form::Words(_) => "list of words".into(),
+            Form::Table(..) => "list of tables".into(),
             form => format!("list, each {}", described(key, form)),
         },
         Form::Table(..) => "table".into(),

@@ -65,9 +65,11 @@ const PARTS: [(&str, TargetPart); 3] = [
 /// Statuses that send a client elsewhere.
 const STATUSES: [u16; 5] = [301, 302, 303, 307, 308];
 /// Fields that say how a message is sent, or that an answer has several times.
-const FIXED_FIELDS: [&str; 9] = [
+const FIXED_FIELDS: [&str; 11] = [
     "connection",
+    "content-encoding",
     "content-length",
+    "content-range",
     "date",
     "keep-alive",
     "set-cookie",

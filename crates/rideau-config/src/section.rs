@@ -38,6 +38,7 @@ pub(super) struct Notes<'a> {
     files: RefCell<Vec<(PathBuf, At)>>,
     secrets: RefCell<Vec<(PathBuf, At)>>,
     new_files: RefCell<Vec<(PathBuf, At)>>,
+    folders: RefCell<Vec<(PathBuf, At)>>,
     pages: RefCell<Vec<(PathBuf, At)>>,
     unexpanded: RefCell<Vec<Unexpanded>>,
     /// The variables that were put in, and what they stand for.
@@ -91,6 +92,7 @@ impl<'a> Notes<'a> {
             files: RefCell::default(),
             secrets: RefCell::default(),
             new_files: RefCell::default(),
+            folders: RefCell::default(),
             pages: RefCell::default(),
             unexpanded: RefCell::default(),
             variables: RefCell::default(),
@@ -129,6 +131,15 @@ impl<'a> Notes<'a> {
     /// The file names a file that is written, whose folder has to be there.
     pub(super) fn new_file(&self, path: PathBuf, at: At) {
         self.new_files.borrow_mut().push((path, at));
+    }
+
+    /// The file names a folder, which has to be there.
+    pub(super) fn folder(&self, path: PathBuf, at: At) {
+        self.folders.borrow_mut().push((path, at));
+    }
+
+    pub(super) fn folders(&self) -> Vec<(PathBuf, At)> {
+        self.folders.borrow().clone()
     }
 
     pub(super) fn new_files(&self) -> Vec<(PathBuf, At)> {

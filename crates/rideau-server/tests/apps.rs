@@ -16,6 +16,8 @@ mod bodies;
 mod broken_deploys;
 #[path = "apps/cgroups.rs"]
 mod cgroups;
+#[path = "apps/compression.rs"]
+mod compression;
 #[path = "apps/crowd.rs"]
 mod crowd;
 #[path = "apps/error_pages.rs"]
@@ -51,6 +53,8 @@ mod secrets;
 mod serving;
 #[path = "apps/shortage.rs"]
 mod shortage;
+#[path = "apps/static_files.rs"]
+mod static_files;
 #[path = "apps/tiny.rs"]
 mod tiny;
 #[path = "apps/tls.rs"]

@@ -110,6 +110,7 @@ fn the_files_in_the_page_of_apps_can_be_used() {
         let (text, _) = file.split_once("```").unwrap();
         let text = text.replace("/etc/rideau/tls/", &there);
         let text = text.replace("/srv/pages/", &there);
+        let text = text.replace("/srv/shop/public", &there);
         let (config, faults) = Config::check(&text, "docs/apps.md", &|_| None);
         assert!(config.is_some() && faults.is_empty(), "{faults}");
     }

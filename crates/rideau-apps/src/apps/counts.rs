@@ -16,8 +16,10 @@ const BOUNDS: [u64; 15] = [
 const CLASSES: [&str; 6] = ["1xx", "2xx", "3xx", "4xx", "5xx", "other"];
 
 /// The words for a refusal that is the front's and not the application's.
-const WORDS: [&str; 19] = [
+const WORDS: [&str; 21] = [
     "bad_request",
+    "not_found",
+    "file_unreadable",
     "denied",
     "rate_limited",
     "client_connections_max",
@@ -43,6 +45,7 @@ const WORDS: [&str; 19] = [
 pub struct AppCounters {
     classes: [Class; CLASSES.len()],
     refused: [AtomicU64; WORDS.len()],
+    files: AtomicU64,
 }
 
 /// Answers of one class of statuses. The next begins where no other processor
@@ -82,6 +85,16 @@ impl AppCounters {
     pub fn refused(&self, word: &str) {
         let known = WORDS.iter().position(|known| *known == word);
         self.refused[known.unwrap_or(WORDS.len() - 1)].fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// The front answered with a file.
+    pub fn answered_by_file(&self) {
+        self.files.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// How often it did.
+    pub fn files(&self) -> u64 {
+        self.files.load(Ordering::Relaxed)
     }
 
     /// Answers of the application, by class of status.

@@ -137,6 +137,11 @@ impl LogEntry {
         });
     }
 
+    /// The front answers with a file.
+    pub(super) fn answered_by_file(&self, status: u16) {
+        self.refused(status, None);
+    }
+
     /// The front answers instead.
     pub(super) fn refused(&self, status: u16, error: Option<&'static str>) {
         let mut answer = self.answer.lock();

@@ -3,7 +3,9 @@
 //! It is a stream that is pulled: a client that cannot take more is not given more.
 
 mod buffered;
+mod compressed;
 mod deadline;
+mod file;
 mod stream_timer;
 mod streaming;
 
@@ -14,7 +16,9 @@ use std::time::Instant;
 use hyper::body::Bytes;
 
 use self::buffered::Buffered;
+pub(super) use self::compressed::Compressed;
 pub(super) use self::deadline::Allowance;
+pub(super) use self::file::{FILE_PART, FileBody};
 pub(super) use self::streaming::{AnswerKind, Live};
 use super::broken::{Broken, Part};
 use super::budget::Reserved;
@@ -28,6 +32,10 @@ pub(super) enum Answer {
     Live(Live),
     /// The same, kept while the client does not take it.
     Buffered(Box<Buffered>),
+    /// Read from a file.
+    File(Box<FileBody>),
+    /// Any of these, compressed while it is sent.
+    Compressed(Box<Compressed>),
 }
 
 impl Answer {
@@ -62,22 +70,27 @@ impl Answer {
             }
             Self::Live(live) => live.poll_part(context),
             Self::Buffered(buffered) => buffered.poll_part(context),
+            Self::File(file) => file.poll_part(context),
+            Self::Compressed(compressed) => compressed.poll_part(context),
         }
     }
 
     /// The client takes nothing at the moment, which need not keep the process waiting.
     pub(super) fn keep(&mut self, context: &mut Context<'_>) {
-        if let Self::Buffered(buffered) = self {
-            buffered.keep(context);
+        match self {
+            Self::Buffered(buffered) => buffered.keep(context),
+            Self::Compressed(compressed) => compressed.keep(context),
+            Self::Whole(_) | Self::Live(_) | Self::File(_) => (),
         }
     }
 
     /// The trailers as bytes; to be called after the last part.
     pub(super) fn take_trailers(&mut self) -> Vec<u8> {
         match self {
-            Self::Whole(_) => Vec::new(),
+            Self::Whole(_) | Self::File(_) => Vec::new(),
             Self::Live(live) => live.take_trailers(),
             Self::Buffered(buffered) => buffered.take_trailers(),
+            Self::Compressed(compressed) => compressed.take_trailers(),
         }
     }
 
@@ -87,6 +100,8 @@ impl Answer {
             Self::Whole(bytes) => bytes.is_empty(),
             Self::Live(live) => live.is_over() && !live.has_trailers(),
             Self::Buffered(buffered) => buffered.is_over(),
+            Self::File(file) => file.is_over(),
+            Self::Compressed(compressed) => compressed.is_over(),
         }
     }
 
@@ -96,6 +111,8 @@ impl Answer {
             Self::Whole(_) => None,
             Self::Live(live) => live.broken(),
             Self::Buffered(buffered) => buffered.broken(),
+            Self::File(file) => file.broken(),
+            Self::Compressed(compressed) => compressed.broken(),
         }
     }
 
@@ -108,7 +125,7 @@ impl Answer {
                 true
             }
             Self::Live(live) => live.pour(into, now),
-            Self::Buffered(_) => false,
+            Self::Buffered(_) | Self::File(_) | Self::Compressed(_) => false,
         }
     }
 }

@@ -37,6 +37,15 @@ impl BufferBudget {
         })))
     }
 
+    /// This many of something.
+    pub(super) fn of_count(max: u64) -> Arc<Self> {
+        Self::new(&FrontConfig {
+            buffer_memory: max,
+            buffer_disk: 0,
+            ..FrontConfig::default()
+        })
+    }
+
     /// From now on as this config says.
     pub(super) fn follow(&self, config: &FrontConfig) {
         let mut shares = self.0.lock();

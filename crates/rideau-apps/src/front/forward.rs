@@ -129,7 +129,16 @@ impl Front {
                 return self.refuse(no, begun, visit.conn);
             }
         };
-        match proxy_request.run(visit, sent, start).await {
+        let answered = match &proxy_request.by_rules.file {
+            Some(file) => Box::pin(proxy_request.answer_with_file(visit, file)).await,
+            None => Ok(None),
+        };
+        let answered = match answered {
+            Ok(None) => proxy_request.run(visit, sent, start).await,
+            Ok(Some(reply)) => Ok(reply),
+            Err(no) => Err(no),
+        };
+        match answered {
             Ok(reply) => reply,
             Err(no) => {
                 proxy_request.refused(&no, begun, visit.conn);
@@ -202,7 +211,7 @@ impl ProxyRequest {
     }
 
     /// What is kept of a body for this client counts from now on.
-    fn reserve(&self, visit: &Visit<'_>) -> Reserved {
+    pub(super) fn reserve(&self, visit: &Visit<'_>) -> Reserved {
         let front = visit.front;
         let client = self.client(&front.config.load().trust, visit.conn);
         front.budget.reserve(client)
@@ -362,6 +371,7 @@ impl ProxyRequest {
         {
             reply.length = Some(bytes.len() as u64);
         }
+        self.compress(visit, &mut reply);
         reply
     }
 
@@ -407,7 +417,7 @@ impl ProxyRequest {
             body: Answer::Whole(Default::default()),
             closes: false,
         };
-        if let Some(route) = &self.route {
+        if let Some(route) = &self.by_rules.route {
             reply.replace(&route.fields);
         }
         reply.put(headers::REQUEST_ID, visit.id);

@@ -139,7 +139,7 @@ impl Connection<'_> {
                     early: manner.is_recent.then_some(&early as &Early<'_>),
                 };
                 let fast_path = match &begun.proxy_request {
-                    Ok(proxy_request) if sent.is_none() && proxy_request.upgrade.is_none() => {
+                    Ok(proxy_request) if sent.is_none() && proxy_request.is_plain() => {
                         proxy_request
                             .fast_path(&visit)
                             .map(|fast_path| (fast_path, proxy_request))
@@ -229,7 +229,7 @@ impl Connection<'_> {
         manner: Manner,
     ) -> Result<bool, Box<Ahead<'b>>> {
         let is_second = proxy_request.deserves_second(&fast_path.session, &said);
-        if !fast_path.line.has_all() || is_second {
+        if !fast_path.line.has_all() || is_second || proxy_request.by_rules.compress.is_some() {
             return Err(Box::new(Ahead::Said(proxy_request, fast_path, said)));
         }
         let (mut reply, _) =

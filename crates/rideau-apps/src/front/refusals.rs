@@ -60,6 +60,10 @@ pub(super) enum RequestRefusal {
     RateLimited { retry_after: Duration },
     /// Its client has too many requests already.
     ClientBusy,
+    /// No client may see what its path means, or there is nothing.
+    NotFound,
+    /// There is a file for it that cannot be read.
+    FileUnreadable,
     /// No app serves that host and path.
     UnknownApp,
     /// There is no place in a process.
@@ -123,11 +127,11 @@ impl RequestRefusal {
             Self::WithoutTls { .. } => StatusCode::PERMANENT_REDIRECT,
             Self::Elsewhere { route, .. } => route.redirects(),
             Self::RateLimited { .. } | Self::ClientBusy => StatusCode::TOO_MANY_REQUESTS,
-            Self::UnknownApp => StatusCode::NOT_FOUND,
+            Self::NotFound | Self::UnknownApp => StatusCode::NOT_FOUND,
             Self::Refused(_) | Self::BuffersFull => StatusCode::SERVICE_UNAVAILABLE,
             Self::Unreachable | Self::Closed | Self::BadAnswer => StatusCode::BAD_GATEWAY,
             Self::RequestTimeout => StatusCode::GATEWAY_TIMEOUT,
-            Self::Panicked(_) => StatusCode::INTERNAL_SERVER_ERROR,
+            Self::FileUnreadable | Self::Panicked(_) => StatusCode::INTERNAL_SERVER_ERROR,
         }
     }
 
@@ -147,6 +151,8 @@ impl RequestRefusal {
             Self::Elsewhere { .. } => "redirected",
             Self::RateLimited { .. } => "rate_limited",
             Self::ClientBusy => "client_connections_max",
+            Self::NotFound => "not_found",
+            Self::FileUnreadable => "file_unreadable",
             Self::UnknownApp => "no_such_app",
             Self::Refused(refused) => word_of(&refused.refusal),
             Self::Unreachable => "app_unreachable",
@@ -173,6 +179,8 @@ impl RequestRefusal {
             Self::Elsewhere { .. } => "This is served elsewhere.",
             Self::RateLimited { .. } => "You ask too often. Please try again soon.",
             Self::ClientBusy => "You ask for too much at a time. Please try again soon.",
+            Self::NotFound => "There is nothing here.",
+            Self::FileUnreadable => "The file cannot be read.",
             Self::UnknownApp => "There is no application here.",
             Self::Refused(refused) => match word_of(&refused.refusal) {
                 "queue_full" => "Too many requests are waiting. Please try again soon.",
@@ -202,7 +210,7 @@ impl RequestRefusal {
     pub(super) const fn is_by_rule(&self) -> bool {
         matches!(
             self,
-            Self::Denied | Self::RateLimited { .. } | Self::ClientBusy
+            Self::Denied | Self::RateLimited { .. } | Self::ClientBusy | Self::NotFound
         )
     }
 
@@ -480,6 +488,8 @@ mod tests {
             (RequestRefusal::Misdirected, 421, "misdirected"),
             (RequestRefusal::Denied, 403, "denied"),
             (RequestRefusal::ClientBusy, 429, "client_connections_max"),
+            (RequestRefusal::NotFound, 404, "not_found"),
+            (RequestRefusal::FileUnreadable, 500, "file_unreadable"),
             (RequestRefusal::UnknownApp, 404, "no_such_app"),
             (refused(Reason::Full), 503, "queue_full"),
             (refused(Reason::Timeout), 503, "queue_timeout"),

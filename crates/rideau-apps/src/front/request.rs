@@ -11,6 +11,7 @@ use rideau_core::apps::ProcessId;
 use super::access_log::{LogEntry, LoggedRequest};
 use super::certificates::ShownCertificate;
 use super::client::{ClientCount, last_first, spoken_for};
+use super::compress::CompressRules;
 use super::conn::ClientConn;
 use super::error_page::Reads;
 use super::headers::{self, END, Toward};
@@ -18,6 +19,7 @@ use super::ids::Id;
 use super::refusals::RequestRefusal;
 use super::router::{Route, RouteTarget};
 use super::rules::{FrontRules, RequestRules};
+use super::static_files::FileRequest;
 use super::upstream_conn::{Asked, Early};
 use super::{Front, Table};
 use crate::apps::App;
@@ -86,10 +88,20 @@ pub(super) struct ProxyRequest {
     pub(super) upgrade: Option<Vec<u8>>,
     /// The process it was with before.
     pub(super) sticky: Option<ProcessId>,
+    pub(super) by_rules: ByRules,
+}
+
+/// What the rules of the front make of a request.
+#[derive(Default)]
+pub(super) struct ByRules {
     /// It counts among those of its client.
     pub(super) counted: Option<Box<ClientCount>>,
     /// The route that it came by, if that has something to say in its answer.
     pub(super) route: Option<Arc<Route>>,
+    /// The file that it may be for.
+    pub(super) file: Option<Arc<FileRequest>>,
+    /// How its answer is compressed, if it is.
+    pub(super) compress: Option<Arc<CompressRules>>,
 }
 
 impl Front {
@@ -162,10 +174,20 @@ impl Front {
         };
         *place = Some(at);
         let app = table.apps.get(at).ok_or(RequestRefusal::UnknownApp)?;
-        let counted = match rules {
-            Some(rules) => rules.of(Some(at)).admit(conn, heard.fields)?,
-            None => None,
+        let upgrade = heard.upgrades.then(|| headers::upgrade_of(heard.fields));
+        let upgrade = upgrade.flatten();
+        let mut by_rules = ByRules {
+            route: (!route.fields.is_empty()).then(|| Arc::clone(route)),
+            ..ByRules::default()
         };
+        if let Some(rules) = rules {
+            let own = rules.of(Some(at));
+            by_rules.counted = own.admit(conn, heard.fields)?;
+            by_rules.compress = own.compress.clone();
+            if upgrade.is_none() {
+                by_rules.file = own.file(heard.method, whole, path.len())?;
+            }
+        }
         let config = app.config.load_full();
         let cookie = config.http.sticky.as_deref();
         let sticky = cookie.and_then(|cookie| self.sticky.find(&app.name, cookie, heard.fields));
@@ -189,13 +211,9 @@ impl Front {
             method: heard.method.clone(),
             written,
             head_len,
-            upgrade: heard
-                .upgrades
-                .then(|| headers::upgrade_of(heard.fields))
-                .flatten(),
+            upgrade,
             sticky,
-            counted,
-            route: (!route.fields.is_empty()).then(|| Arc::clone(route)),
+            by_rules,
         })
     }
 }
@@ -421,8 +439,14 @@ impl ProxyRequest {
     }
 
     /// What a field of it says, as a process is told it.
-    fn field(&self, name: &str) -> Option<&[u8]> {
-        self.head().split(|byte| *byte == b'\n').find_map(|line| {
+    pub(super) fn field(&self, name: &str) -> Option<&[u8]> {
+        self.fields(name).next()
+    }
+
+    /// What all fields of that name say.
+    pub(super) fn fields(&self, name: &str) -> impl Iterator<Item = &[u8]> {
+        let lines = self.head().split(|byte| *byte == b'\n');
+        lines.filter_map(move |line| {
             let colon = memchr::memchr(b':', line)?;
             is(&line[..colon], name).then(|| line[colon + 1..].trim_ascii())
         })

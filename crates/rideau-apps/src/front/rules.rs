@@ -1,5 +1,6 @@
 //! What holds for requests beside where they lead: which clients may come and how often, what
-//! is logged, and which pages the front's own answers have.
+//! is logged, which pages the front's own answers have, which files it serves by itself, and
+//! what is compressed.
 //!
 //! Where a config asks for nothing of this, there are no rules, and a request finds that out
 //! by one look.
@@ -7,15 +8,18 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use hyper::Method;
 use rideau_config::{AppConfig, FrontConfig, HttpsRedirect, Network, RateLimit};
 
 use super::access_log::{LogWriter, RequestLog};
 use super::client::{ClientCount, ClientCounts, client_of};
+use super::compress::CompressRules;
 use super::conn::ClientConn;
 use super::error_page::ErrorPageSet;
 use super::https::SecurePlace;
 use super::rate_limit::RequestLimiter;
 use super::refusals::RequestRefusal;
+use super::static_files::{FileRequest, StaticFolders};
 use crate::http1::fields::{Fields, is};
 
 /// The rules of a front.
@@ -42,6 +46,8 @@ pub(super) struct RequestRules {
     limiters: [Option<Arc<RequestLimiter>>; 2],
     pub(super) log: Option<RequestLog>,
     pub(super) pages: ErrorPageSet,
+    files: StaticFolders,
+    pub(super) compress: Option<Arc<CompressRules>>,
 }
 
 /// The networks whose clients are served.
@@ -81,6 +87,8 @@ impl FrontRules {
                 hidden.iter().cloned(),
             ),
             pages: ErrorPageSet::read(&config.error_page, &ErrorPageSet::default()),
+            files: StaticFolders::default(),
+            compress: None,
         };
         let of_app = |app: &AppConfig| {
             let old = old.and_then(|old| old.of_apps.iter().find(|old| old.app == app.name));
@@ -102,6 +110,14 @@ impl FrontRules {
                     hidden.cloned(),
                 ),
                 pages: ErrorPageSet::read(&access.error_page, &of_none.pages),
+                files: StaticFolders::new(
+                    access.static_files.as_ref().unwrap_or(&config.static_files),
+                ),
+                compress: CompressRules::new(
+                    access.compress.as_ref().unwrap_or(&config.compress),
+                    access.compress_min.unwrap_or(config.compress_min),
+                )
+                .map(Arc::new),
             })
         };
         let of_apps = apps.map(of_app).collect();
@@ -180,13 +196,37 @@ impl FrontRules {
 
 impl RequestRules {
     fn is_empty(&self) -> bool {
-        self.lets_all() && self.log.is_none() && self.pages.is_empty()
+        self.lets_all()
+            && self.log.is_none()
+            && self.pages.is_empty()
+            && self.files.is_empty()
+            && self.compress.is_none()
     }
 
     fn lets_all(&self) -> bool {
         self.networks == AdmittedNetworks::ALL
             && self.in_flight_max.is_none()
             && self.limiters.iter().all(Option::is_none)
+    }
+
+    /// The file that a request may be for, if it may be for one. Its target has a path of this
+    /// length.
+    ///
+    /// # Errors
+    ///
+    /// If no client may see what it is for.
+    pub(super) fn file(
+        &self,
+        method: &Method,
+        target: &[u8],
+        path_len: usize,
+    ) -> Result<Option<Arc<FileRequest>>, RequestRefusal> {
+        if self.files.is_empty() {
+            return Ok(None);
+        }
+        let (path, query) = target.split_at(path_len);
+        let found = self.files.find(method, path, query);
+        found.map_err(|_| RequestRefusal::NotFound)
     }
 
     /// Let one more request in. It counts until what is returned is dropped.

@@ -154,7 +154,7 @@ impl Turned {
     pub(super) fn keep(&mut self, begun: &mut Begun) {
         self.log = begun.log.take();
         if let Ok(proxy_request) = &mut begun.proxy_request {
-            self.counted = proxy_request.counted.take();
+            self.counted = proxy_request.by_rules.counted.take();
         }
     }
 

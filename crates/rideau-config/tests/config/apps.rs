@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use rideau_config::{
-    AccessLog, AppAccess, AppConfig, AppListen, AppReady, Config, ErrorPages, Health,
-    HttpsRedirect, LimitBy, Live, Now, plan,
+    AccessLog, AppAccess, AppConfig, AppListen, AppReady, Compression, Config, ErrorPages, Health,
+    HttpsRedirect, LimitBy, Live, Now, StaticFiles, plan,
 };
 use rideau_core::apps::EvictFor;
 use rideau_core::queue;
@@ -139,6 +139,43 @@ fn what_is_said_of_clients_and_of_the_log_is_read_and_shown() {
     assert_eq!((limit.rate.count, limit.burst()), (5, 9));
     assert_eq!(limit.by, LimitBy::Header("x-key".into()));
     assert_eq!(config.apps[1].access, AppAccess::default());
+    assert_eq!(through_rows(&config), config);
+}
+
+#[test]
+fn what_is_said_of_files_and_of_compression_is_read_and_shown() {
+    let config = read(
+        "[front]\nstatic = { root = \"/\" }\ncompress = [\"gzip\", \"zstd\"]\n\
+         compress_min = \"0B\"\n\
+         [app.a]\nexec = \"x\"\nstatic = \"none\"\ncompress = []\n\
+         [app.b]\nexec = \"x\"\nhosts = \"b\"\ncompress = \"zstd\"\ncompress_min = \"2KiB\"\n\
+         [[app.b.static]]\npath = \"/media/\"\nroot = \"/usr\"\nindex = \"none\"\n\
+         max_age = \"365d\"\nprecompressed = false\n\
+         [[app.b.static]]\npath = \"/a\"\nroot = \"/\"\n\
+         [app.c]\nexec = \"x\"\nhosts = \"c\"\n",
+    );
+    let front = &config.front;
+    let whole = StaticFiles {
+        root: "/".into(),
+        ..StaticFiles::default()
+    };
+    assert_eq!((&*whole.path, whole.max_age), ("/", None));
+    assert_eq!(whole.index.as_deref(), Some("index.html"));
+    assert_eq!(front.static_files, [whole]);
+    assert_eq!(front.compress, [Compression::Gzip, Compression::Zstd]);
+    assert_eq!(front.compress_min, 0);
+    let own = &config.apps[0].access;
+    assert_eq!(own.static_files.as_deref(), Some(&[][..]));
+    assert_eq!(own.compress.as_deref(), Some(&[][..]));
+    let several = &config.apps[1].access;
+    let files = several.static_files.as_deref().unwrap();
+    let paths: Vec<_> = files.iter().map(|files| &*files.path).collect();
+    assert_eq!(paths, ["/media", "/a"]);
+    let year = Duration::from_secs(365 * 24 * 3600);
+    assert_eq!((files[0].max_age, &files[0].index), (Some(year), &None));
+    assert!(!files[0].precompressed && files[1].precompressed);
+    assert_eq!(several.compress_min, Some(2048));
+    assert_eq!(config.apps[2].access, AppAccess::default());
     assert_eq!(through_rows(&config), config);
 }
 
@@ -331,6 +368,8 @@ fn the_defaults_of_apps_in_the_reference_are_the_defaults() {
         deny: Vec::new(),
         rate_limit: None,
         access_hide: Vec::new(),
+        static_files: Vec::new(),
+        compress: Vec::new(),
         buffer_dir: None,
         ..shown.front
     };

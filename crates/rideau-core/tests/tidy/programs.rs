@@ -31,6 +31,7 @@ const BARE: &[&str] = &[
     "install",
     "ls",
     "mkdir",
+    "mkfifo",
     "mktemp",
     "mount",
     "mv",

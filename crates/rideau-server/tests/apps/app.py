@@ -6,6 +6,7 @@ import signal
 import socket
 import sys
 import time
+import urllib.parse
 
 served = 0
 busy = 0
@@ -141,6 +142,19 @@ async def source(writer, mebibytes):
         await writer.drain()
 
 
+async def made(writer, length, fields):
+    """As many bytes of text as are wanted, with these fields."""
+    text = b"".join(b"line %d of a text\n" % number for number in range(length // 10 + 1))
+    text = text[:length]
+    head = "".join(f"{name}: {value}\r\n" for name, value in fields)
+    if ("Transfer-Encoding", "chunked") in fields:
+        text = b"%x\r\n%s\r\n0\r\n\r\n" % (length, text)
+    else:
+        head += f"Content-Length: {length}\r\n"
+    writer.write(f"HTTP/1.1 200 OK\r\n{head}\r\n".encode() + text)
+    await writer.drain()
+
+
 async def events(writer, count, pause):
     head = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
     writer.write(head.encode())
@@ -168,6 +182,9 @@ async def turn(method, path, fields, reader, writer):
         return await writer.drain()
     if words[0] == "source":
         return await source(writer, int(words[1]))
+    if words[0] == "made":
+        query = urllib.parse.urlsplit(path).query
+        return await made(writer, int(words[1]), urllib.parse.parse_qsl(query))
     if words[0] == "events":
         return await events(writer, int(words[1]), int(words[2]) / 1000)
     if words[0] == "talk":

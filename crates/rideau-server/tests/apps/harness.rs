@@ -48,6 +48,29 @@ impl Answer {
     }
 }
 
+/// An answer whose body may be any bytes.
+#[derive(Debug)]
+pub(crate) struct RawAnswer {
+    pub(crate) status: u16,
+    head: String,
+    pub(crate) body: Vec<u8>,
+}
+
+impl RawAnswer {
+    /// The values of all fields of that name, joined by commas.
+    pub(crate) fn field(&self, name: &str) -> Option<String> {
+        let named = self.head.lines().filter_map(|line| {
+            let (key, value) = line.split_once(':')?;
+            key.eq_ignore_ascii_case(name).then(|| value.trim())
+        });
+        let named: Vec<_> = named.collect();
+        (!named.is_empty()).then(|| named.join(", "))
+    }
+}
+
+/// The versions of HTTP that a client may speak, as curl calls them.
+pub(crate) const VERSIONS: [&str; 2] = ["--http1.1", "--http2-prior-knowledge"];
+
 /// The tests may take much longer, and tell more.
 pub(crate) fn is_soak() -> bool {
     std::env::var_os("RIDEAU_SOAK").is_some()
@@ -216,6 +239,27 @@ impl Harness {
     /// One with these lines in its head.
     pub(crate) fn ask_saying(&self, path: &str, fields: &str) -> Answer {
         ask_with(self.front, "GET", path, fields, b"").unwrap()
+    }
+
+    /// What curl is answered, which is told this; the path is sent as it is.
+    pub(crate) fn curl(&self, words: &[&str], path: &str) -> RawAnswer {
+        let done = command("curl")
+            .args(["--silent", "--show-error", "--max-time", "50"])
+            .args(["--include", "--path-as-is", "--globoff"])
+            .args(words)
+            .arg(format!("http://{}{path}", self.front))
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&done.stderr);
+        assert!(done.status.success(), "{words:?} {path}: {said}");
+        let end = done.stdout.windows(4).position(|end| end == b"\r\n\r\n");
+        let (head, body) = done.stdout.split_at(end.unwrap() + 4);
+        let head = String::from_utf8_lossy(head).into_owned();
+        RawAnswer {
+            status: head.split(' ').nth(1).unwrap().trim().parse().unwrap(),
+            head,
+            body: body.to_vec(),
+        }
     }
 
     /// What a command of the command line says.

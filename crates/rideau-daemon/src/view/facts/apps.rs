@@ -171,6 +171,8 @@ facts! { AppNow: "app" by "app", joined { "spawns": "Starts of processes." };
         "Requests that the front answered instead, by X-Rideau-Error.";
     errors: Counts, [JSON], |it| it.errors().filter(|(_, count)| *count > 0).collect::<Vec<_>>(),
         "Requests that the front answered instead, by X-Rideau-Error.";
+    files: Count, [JSON, COUNTER], |it| it.app.counts.files(),
+        "Requests that the front answered with a file.";
     ask: Tally, [JSON, COUNTER.named("asks").with(&[("outcome", "*")])], |it| &it.shown.stats.tally,
         "What became of asks for a place, of the front and of APP.GET.";
     served: Count, [RATE.named("grants")],
