@@ -9,7 +9,7 @@ use super::cluster::ClusterConfig;
 use super::config::Config;
 use super::front::FrontConfig;
 use super::pattern::fits;
-use super::section::{At, Notes, Section, suggest};
+use super::section::{At, Notes, Section, suggest_section};
 use super::sections::{Named, Sections};
 use super::server::{OPEN_TO_ANYONE, Server};
 use super::user::OPERATOR;
@@ -255,10 +255,7 @@ fn check_feeds(notes: &Notes<'_>, sections: &Sections<'_>) {
             if kind == "regulator" && *own == name {
                 notes.error(at, "a regulator cannot learn from itself", "name another");
             } else if !names.contains(&name.as_str()) {
-                let hint = match names.is_empty() {
-                    true => format!("add [{kind}.{name}]"),
-                    false => suggest(&name, names.iter().copied()),
-                };
+                let hint = suggest_section(kind, &name, names.iter().copied());
                 notes.error(at, format!("there is no {kind} `{name}`"), hint);
             }
         }

@@ -449,6 +449,20 @@ pub(super) fn not_a_span(key: &str, item: &Item) -> (String, String) {
     (format!("`{key}` is not a span of time"), hint)
 }
 
+/// Which section was probably meant, or that there is none yet.
+pub(super) fn suggest_section<'a>(
+    kind: &str,
+    name: &str,
+    known: impl Iterator<Item = &'a str>,
+) -> String {
+    let known: Vec<_> = known.collect();
+    match near(name, known.iter().copied()) {
+        Some(near) => format!("did you mean `{near}`?"),
+        None if known.is_empty() => format!("add [{kind}.{name}]"),
+        None => format!("add [{kind}.{name}], or use one of: {}", known.join(", ")),
+    }
+}
+
 /// Which key was probably meant.
 pub(super) fn suggest<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> String {
     let known: Vec<_> = known.collect();

@@ -5,7 +5,7 @@ use toml_edit::{Item, TableLike};
 use super::human::is_wild;
 use super::key::Key;
 use super::parts::part;
-use super::section::{At, Notes, Section, kind_of, suggest};
+use super::section::{At, Notes, Section, kind_of, suggest_section};
 use super::server::Limits;
 
 /// The tables of one named section.
@@ -130,7 +130,7 @@ fn inherit<'a>(notes: &Notes<'_>, kind: &str, mut named: Named<'a>) -> Named<'a>
                 let names = named.iter().map(|(other, _)| *other);
                 let names = names.filter(|other| *other != named[at].0);
                 let message = format!("there is no {kind} `{name}` to inherit from");
-                notes.error(like_at, message, suggest(&name, names));
+                notes.error(like_at, message, suggest_section(kind, &name, names));
                 break;
             };
             if chain.contains(&other) {

@@ -131,11 +131,11 @@ impl Front {
     }
 
     /// Puts the place of the app, if there is one.
-    fn proxy_request<'a>(
+    fn proxy_request(
         &self,
         table: &Table,
         conn: &ClientConn,
-        heard: &Heard<'a>,
+        heard: &Heard<'_>,
         id: &Id,
         place: &mut Option<usize>,
     ) -> Result<ProxyRequest, RequestRefusal> {
@@ -155,23 +155,7 @@ impl Front {
         }
         let query = memchr::memchr(b'?', whole);
         let path = &whole[..query.unwrap_or(whole.len())];
-        let route = table
-            .router
-            .find(host, path)
-            .ok_or(RequestRefusal::UnknownApp)?;
-        let behind = |path: &'a [u8]| path.get(route.prefix.len()..).unwrap_or_default();
-        if !route.prefix.is_empty() && climbs_out(behind(path)) {
-            return Err(RequestRefusal::Bad("its path leads out of the app"));
-        }
-        let at = match &route.target {
-            RouteTarget::App(at) => *at,
-            RouteTarget::Elsewhere(redirect) => {
-                return Err(RequestRefusal::Elsewhere {
-                    location: redirect.location(host, whole, behind(whole)),
-                    route: Arc::clone(route),
-                });
-            }
-        };
+        let (route, at) = table.lead(host, whole, path)?;
         *place = Some(at);
         let app = table.apps.get(at).ok_or(RequestRefusal::UnknownApp)?;
         let upgrade = heard.upgrades.then(|| headers::upgrade_of(heard.fields));
@@ -215,6 +199,32 @@ impl Front {
             sticky,
             by_rules,
         })
+    }
+}
+
+impl Table {
+    /// The route of a request, and the place of its app.
+    fn lead(
+        &self,
+        host: &[u8],
+        whole: &[u8],
+        path: &[u8],
+    ) -> Result<(&Arc<Route>, usize), RequestRefusal> {
+        let route = self
+            .router
+            .find(host, path)
+            .ok_or(RequestRefusal::UnknownApp)?;
+        let len = route.prefix.len();
+        if len > 0 && climbs_out(path.get(len..).unwrap_or_default()) {
+            return Err(RequestRefusal::Bad("its path leads out of the app"));
+        }
+        match &route.target {
+            RouteTarget::App(at) => Ok((route, *at)),
+            RouteTarget::Elsewhere(redirect) => Err(RequestRefusal::Elsewhere {
+                location: redirect.location(host, whole, whole.get(len..).unwrap_or_default()),
+                route: Arc::clone(route),
+            }),
+        }
     }
 }
 

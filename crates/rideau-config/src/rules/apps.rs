@@ -2,7 +2,7 @@
 
 use crate::app::{AppConfig, AppListen};
 use crate::config::Config;
-use crate::section::{At, Notes, Section, suggest};
+use crate::section::{At, Notes, Section, suggest_section};
 use crate::sections::{Named, Sections};
 
 pub(super) fn check(notes: &Notes<'_>, sections: &Sections<'_>, config: &Config) {
@@ -58,7 +58,7 @@ fn check_routes(notes: &Notes<'_>, sections: &Sections<'_>, config: &Config) {
         {
             let message = format!("there is no app `{to}`");
             let names = sections.apps.iter().map(|(name, _)| *name);
-            notes.error(section.at("to"), message, suggest(to, names));
+            notes.error(section.at("to"), message, suggest_section("app", to, names));
         }
     }
 }
