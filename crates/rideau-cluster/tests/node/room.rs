@@ -37,8 +37,19 @@ async fn a_full_etcd_is_told_with_what_to_do() {
 async fn growth_is_refused_before_etcd_is_full() {
     let server = Server::start().await;
     let rig = Rig::new(vec![server.address()]);
+    // What the node itself writes is little beside this.
+    let client = server.client().await;
+    for number in 0..4 {
+        let put = TxnOp::put(format!("filler/{number}"), vec![b'x'; 1 << 20]);
+        client.txn(Txn::new().then(put)).await.unwrap();
+    }
+    // etcd counts what it has written out.
+    until("etcd counts that", async || {
+        client.status().await.unwrap().used_bytes > 4 << 20
+    })
+    .await;
     for (percent, level) in [(70, RoomLevel::Alarm), (90, RoomLevel::Refuse)] {
-        let used = server.client().await.status().await.unwrap().used_bytes;
+        let used = client.status().await.unwrap().used_bytes;
         let mut options = rig.options("n1");
         options.room_quota = used * 100 / percent;
         options.folder = rig.folder(&percent.to_string());
