@@ -1,8 +1,10 @@
 //! Sockets that a supervisor opened before it started the server (`LISTEN_FDS`).
 //!
-//! Each serves the option of the config that names its address. The supervisor keeps it
-//! open over a restart, so clients that connect meanwhile wait and do not fail.
+//! Each serves the option of the config that names its address, or the name that the
+//! supervisor gave it (`LISTEN_FDNAMES`). The supervisor keeps it open over a restart, so
+//! clients that connect meanwhile wait and do not fail.
 
+use std::env;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::AsFd;
@@ -14,45 +16,57 @@ use listenfd::ListenFd;
 use parking_lot::Mutex;
 use socket2::SockRef;
 
+/// What the sockets are called, in their order.
+const NAMES: &str = "LISTEN_FDNAMES";
 /// The sockets that were passed to this process.
 static PASSED: OnceLock<Mutex<Vec<Passed>>> = OnceLock::new();
 
 struct Passed {
     /// Where it listens; none if it is of no use.
-    name: Option<String>,
-    /// None once it is used.
-    socket: Option<Socket>,
+    place: Option<String>,
+    /// What the supervisor calls it.
+    name: String,
+    /// None once it is used. Or why it is of no use.
+    socket: Option<Result<Socket, String>>,
 }
 
-enum Socket {
+/// A socket that listens.
+pub(crate) enum Socket {
     Tcp(TcpListener, SocketAddr),
     Unix(UnixListener),
-    /// Why it is of no use.
-    Useless(String),
 }
 
 /// Take the sockets that were passed to this process. Programs that it starts are not
 /// told of them. Called before there are threads, as it changes the environment.
 pub fn adopt() {
     PASSED.get_or_init(|| {
+        let names = env::var(NAMES).unwrap_or_default();
+        let mut names = names.split(':');
         let mut all = ListenFd::from_env();
         let all = (0..all.len())
-            .map(|at| Passed::take(&mut all, at))
+            .map(|at| Passed::take(&mut all, at, names.next().unwrap_or_default()))
             .collect();
         Mutex::new(all)
     });
 }
 
 impl Passed {
-    fn take(all: &mut ListenFd, at: usize) -> Self {
-        let (name, socket) = match taken(all, at) {
-            Ok((name, socket)) => (Some(name), socket),
-            Err(error) => (None, Socket::Useless(error.to_string())),
+    fn take(all: &mut ListenFd, at: usize, name: &str) -> Self {
+        let (place, socket) = match taken(all, at) {
+            Ok((place, socket)) => (Some(place), Ok(socket)),
+            Err(error) => (None, Err(error.to_string())),
         };
         Self {
-            name,
+            place,
+            name: name.into(),
             socket: Some(socket),
         }
+    }
+
+    /// Its socket, if it is one that fits and no option has it.
+    fn take_if(&mut self, fits: impl FnOnce(&Socket) -> bool) -> Option<Socket> {
+        let does_fit = matches!(&self.socket, Some(Ok(socket)) if fits(socket));
+        self.socket.take_if(|_| does_fit)?.ok()
     }
 }
 
@@ -72,7 +86,7 @@ fn taken(all: &mut ListenFd, at: usize) -> io::Result<(String, Socket)> {
     let Some(path) = address.as_pathname() else {
         return Err(io::Error::other("it has no path"));
     };
-    Ok((name_of(path), Socket::Unix(listener)))
+    Ok((place_of(path), Socket::Unix(listener)))
 }
 
 fn listens(socket: &impl AsFd) -> io::Result<()> {
@@ -84,21 +98,19 @@ fn listens(socket: &impl AsFd) -> io::Result<()> {
     }
 }
 
-fn name_of(path: &Path) -> String {
+fn place_of(path: &Path) -> String {
     format!("unix:{}", path.display())
 }
 
 /// The socket that was passed for this address. One that listens everywhere is the same
 /// for both families.
 pub fn tcp(address: SocketAddr) -> Option<TcpListener> {
+    let fits = |socket: &Socket| matches!(socket, Socket::Tcp(_, at) if is_same(*at, address));
     let mut passed = PASSED.get()?.lock();
-    passed.iter_mut().find_map(|one| match one.socket.take() {
-        Some(Socket::Tcp(listener, at)) if is_same(at, address) => Some(listener),
-        other => {
-            one.socket = other;
-            None
-        }
-    })
+    match passed.iter_mut().find_map(|one| one.take_if(fits))? {
+        Socket::Tcp(listener, _) => Some(listener),
+        Socket::Unix(_) => None,
+    }
 }
 
 fn is_same(passed: SocketAddr, address: SocketAddr) -> bool {
@@ -108,22 +120,56 @@ fn is_same(passed: SocketAddr, address: SocketAddr) -> bool {
 
 /// The socket that was passed for this path.
 pub fn unix(path: &Path) -> Option<UnixListener> {
-    let name = name_of(path);
+    let place = place_of(path);
     let mut passed = PASSED.get()?.lock();
-    passed.iter_mut().find_map(|one| match one.socket.take() {
-        Some(Socket::Unix(listener)) if one.name.as_ref() == Some(&name) => Some(listener),
-        other => {
-            one.socket = other;
-            None
-        }
-    })
+    let mut here = passed
+        .iter_mut()
+        .filter(|one| one.place.as_ref() == Some(&place));
+    match here.find_map(|one| one.take_if(|socket| matches!(socket, Socket::Unix(_))))? {
+        Socket::Unix(listener) => Some(listener),
+        Socket::Tcp(..) => None,
+    }
+}
+
+/// The sockets that were passed with this name, and where they listen.
+///
+/// # Errors
+///
+/// If there are none that another option does not have.
+pub(crate) fn named(name: &str) -> io::Result<Vec<(String, Socket)>> {
+    let Some(passed) = PASSED.get() else {
+        return Err(unknown_name(name, &[]));
+    };
+    let mut passed = passed.lock();
+    let of_name = passed.iter_mut().filter(|one| one.name == name);
+    let found: Vec<_> = of_name
+        .filter_map(|one| Some((one.place.clone()?, one.take_if(|_| true)?)))
+        .collect();
+    match found.is_empty() {
+        true => Err(unknown_name(name, &passed)),
+        false => Ok(found),
+    }
+}
+
+/// Why there is no socket of this name.
+fn unknown_name(name: &str, passed: &[Passed]) -> io::Error {
+    let known: Vec<_> = passed.iter().map(|one| one.name.as_str()).collect();
+    let known = match known.is_empty() {
+        true => "no socket was passed to the server".into(),
+        false => format!(
+            "the sockets that were passed to the server are called {}",
+            known.join(", ")
+        ),
+    };
+    let text = format!("{known}; sockets of systemd are named by FileDescriptorName={name}");
+    io::Error::new(io::ErrorKind::NotFound, text)
 }
 
 /// Whether the socket at this place was passed to the server.
 pub fn is_one(place: &str) -> bool {
     PASSED.get().is_some_and(|passed| {
         let passed = passed.lock();
-        passed.iter().any(|one| one.name.as_deref() == Some(place))
+        passed.iter().any(|one| one.place.as_deref() == Some(place))
     })
 }
 
@@ -131,7 +177,7 @@ pub fn is_one(place: &str) -> bool {
 pub fn unused_at(port: u16) -> Option<String> {
     let passed = PASSED.get()?.lock();
     let mut unused = passed.iter().filter_map(|one| match &one.socket {
-        Some(Socket::Tcp(_, address)) if address.port() == port => one.name.clone(),
+        Some(Ok(Socket::Tcp(_, address))) if address.port() == port => one.place.clone(),
         _ => None,
     });
     unused.next()
@@ -144,15 +190,15 @@ pub fn give_up_unused() -> Vec<String> {
     };
     let mut passed = passed.lock();
     let unused = passed.iter_mut().enumerate().filter_map(|(at, one)| {
-        Some(match (one.socket.take()?, one.name.take()) {
-            (Socket::Useless(why), _) => {
+        Some(match (one.socket.take()?, one.place.take()) {
+            (Err(why), _) => {
                 format!("socket {at} that was passed to the server cannot be used: {why}")
             }
-            (_, name) => format!(
+            (Ok(_), place) => format!(
                 "a socket at {} was passed to the server, and no option names that address: \
                  clients that connect to it wait for ever; name it with server.listen, \
                  server.admin or front.listen, or remove it from the socket unit",
-                name.unwrap_or_default()
+                place.unwrap_or_default()
             ),
         })
     });

@@ -15,11 +15,12 @@ use super::compression::Compression;
 use super::error_page::{ErrorPage, PageFiles};
 use super::key::Key;
 use super::kinds::{
-    ByteRate, FullPath, List, Maybe, Number, OrNone, Positive, Size, Span, Word, Written, spelled,
+    Answer, ByteRate, FullPath, List, Maybe, Number, OrNone, Positive, Size, Span, Word, Written,
+    spelled,
 };
 use super::route::RouteConfig;
 use super::section::{At, Made, Section};
-use super::server::address;
+use super::server::{Listen, address};
 use super::static_files::{STATIC_SAMPLE, StaticFiles, StaticTables};
 use super::table::section;
 
@@ -33,8 +34,10 @@ section! {
             /// Its routes, which have sections of their own.
             routes: Vec<RouteConfig> = Vec::new();
         }
-        /// Where HTTP is spoken; without it the apps cannot be reached.
-        listen: Vec<SocketAddr> = Vec::new(), List, Restart, sample = r#"["127.0.0.1:3000"]"#;
+        /// Where HTTP is spoken; without it the apps cannot be reached. Also
+        /// `"unix:/run/rideau/web.sock"`, with the mode `server.socket_mode`, and `"fd:NAME"`: the
+        /// sockets that a supervisor passed with this name (`LISTEN_FDNAMES`).
+        listen: Vec<FrontListen> = Vec::new(), List, Restart, sample = r#"["127.0.0.1:3000"]"#;
         /// The same within TLS; needs a `[certificate.NAME]`.
         tls_listen: Vec<SocketAddr> = Vec::new(), List, Restart, sample = r#"["127.0.0.1:3443"]"#;
         /// `"auto"`: a request that came without TLS is sent to `https` with a 308, if its host
@@ -59,8 +62,13 @@ section! {
         /// An app that has waited this long for room gets a process slot of the app furthest
         /// above its share; twice the time of a start if that is longer.
         starve_min => (limits.starve_min): Duration, Span, Live;
-        /// Networks whose `X-Forwarded-*` is believed; from all others it is replaced.
+        /// Networks whose `X-Forwarded-*` is believed; from all others it is replaced. What comes
+        /// by a socket in the file system is believed, too.
         trust: Vec<Network> = Vec::new(), List, Requests, sample = r#"["10.0.0.0/8", "::1"]"#;
+        /// Peers in `trust`, and those of sockets in the file system, begin each connection with a
+        /// PROXY header (version 1 or 2), which says for which client they speak. One that does not
+        /// is told 400, and so is a header from any other peer.
+        proxy_protocol: bool = false, Answer, Connections;
         /// Only clients of these networks are served; empty: all. Others are told 403 `denied`. The
         /// address is that which a peer in `trust` speaks for.
         allow: Vec<Network> = Vec::new(), List, Requests, sample = r#"["0.0.0.0/0", "::/0"]"#,
@@ -133,6 +141,15 @@ section! {
     }
 }
 
+/// A place where the front listens.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum FrontListen {
+    /// It opens a socket there, or has the one that was passed for it.
+    At(Listen),
+    /// It has the sockets that were passed with this name.
+    Passed(String),
+}
+
 /// Addresses that begin alike.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Network {
@@ -174,6 +191,43 @@ impl FrontConfig {
             }
         }
         all
+    }
+}
+
+impl From<SocketAddr> for FrontListen {
+    fn from(address: SocketAddr) -> Self {
+        Self::At(Listen::Tcp(address))
+    }
+}
+
+impl fmt::Display for FrontListen {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::At(listen) => listen.fmt(f),
+            Self::Passed(name) => write!(f, "fd:{name}"),
+        }
+    }
+}
+
+impl Written for FrontListen {
+    fn make(text: &str, key: &Key) -> Made<Self> {
+        let Some(name) = text.strip_prefix("fd:") else {
+            return Listen::make(text, key).map(Self::At);
+        };
+        // These are the names that systemd takes.
+        let is_name = |byte: u8| byte.is_ascii_graphic() && byte != b':';
+        if name.is_empty() || name.len() > 255 || !name.bytes().all(is_name) {
+            let message = format!("{name:?} is not the name of a passed socket");
+            return Err((
+                message,
+                "write \"fd:web\" for FileDescriptorName=web".into(),
+            ));
+        }
+        Ok(Self::Passed(name.into()))
+    }
+
+    fn word(&self) -> String {
+        self.to_string()
     }
 }
 

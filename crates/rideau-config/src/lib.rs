@@ -69,7 +69,7 @@ pub use config::{Config, Env};
 pub use error_page::{ErrorPage, StatusPattern};
 pub use exec::Exec;
 pub use fault::{Fault, Faults, Level};
-pub use front::{ErrorPages, FrontConfig, Network};
+pub use front::{ErrorPages, FrontConfig, FrontListen, Network};
 pub use key::Change;
 pub use lock::{Buckets, LockRule};
 pub use near::{edits, far};

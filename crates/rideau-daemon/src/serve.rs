@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 use rideau_apps::IoThreads;
 use rideau_apps::inherited;
 use rideau_apps::{FrontListener, Tls};
-use rideau_config::{Config, Listen, Opening, Server};
+use rideau_config::{Config, FrontListen, Listen, Opening, Server};
 use rideau_process::panics;
 use rustix::io::Errno;
 use rustix::process::geteuid;
@@ -439,10 +439,9 @@ async fn listen_front(
     front.use_io_threads(io_threads);
     front.limit(daemon.files.share(config).front);
     let mut places = Vec::new();
-    for address in &config.front.listen {
-        let bound = front.listen(*address, None).await;
-        let bound = bound.map_err(|error| unheard(address, "front.listen", &error))?;
-        places.push(format!("http://{bound}"));
+    for place in &config.front.listen {
+        let bound = listen_for_apps(&mut front, place, config.server.socket_mode).await;
+        places.extend(bound.map_err(|error| unheard(place, "front.listen", &error))?);
     }
     if let Some(tls) = tls {
         for address in &config.front.tls_listen {
@@ -452,6 +451,33 @@ async fn listen_front(
         }
     }
     Ok((front, places))
+}
+
+/// Listen at one place of the front; several sockets may have the same name. Says where they are.
+async fn listen_for_apps(
+    front: &mut FrontListener,
+    place: &FrontListen,
+    mode: u32,
+) -> io::Result<Vec<String>> {
+    match place {
+        FrontListen::At(Listen::Tcp(address)) => {
+            let bound = front.listen(*address, None).await?;
+            Ok(vec![format!("http://{bound}")])
+        }
+        FrontListen::At(Listen::Unix(path)) => {
+            front.listen_unix(path, mode).await?;
+            Ok(vec![format!("unix:{}", path.display())])
+        }
+        FrontListen::Passed(name) => {
+            let bound = front.listen_passed(name)?.into_iter();
+            Ok(bound
+                .map(|place| match place.starts_with("unix:") {
+                    true => place,
+                    false => format!("http://{place}"),
+                })
+                .collect())
+        }
+    }
 }
 
 /// Listen for HTTP where the config says. Says where that is.

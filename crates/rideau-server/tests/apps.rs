@@ -28,6 +28,8 @@ mod faults;
 mod given;
 #[path = "apps/harness.rs"]
 mod harness;
+#[path = "apps/listeners.rs"]
+mod listeners;
 #[path = "apps/numbers.rs"]
 mod numbers;
 #[path = "apps/operators.rs"]

@@ -1,10 +1,25 @@
 //! One client's connection: where it is from, and what all its requests share.
 
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::atomic::{AtomicUsize, Ordering};
+
+use rideau_config::FrontConfig;
+use tokio::net::TcpStream;
 
 use super::certificates::ShownCertificate;
 use crate::http1::fields::put;
+
+/// The port of HTTP, for connections that came to none.
+const HTTP: u16 = 80;
+
+/// Where a connection is from, and the port it came to.
+#[derive(Clone, Copy)]
+pub(super) struct Ends {
+    pub(super) peer: SocketAddr,
+    pub(super) port: u16,
+    /// It came to a socket in the file system, which only trusted programs may use.
+    is_unix: bool,
+}
 
 /// One client's connection.
 pub(super) struct ClientConn {
@@ -24,6 +39,41 @@ pub(super) struct ClientConn {
     pub(super) told: Vec<u8>,
     /// Requests that are being answered, where there may be several.
     in_flight: AtomicUsize,
+}
+
+impl Ends {
+    pub(super) fn of_tcp(stream: &TcpStream, peer: SocketAddr) -> Self {
+        let port = stream.local_addr().map_or(0, |local| local.port());
+        Self {
+            peer,
+            port,
+            is_unix: false,
+        }
+    }
+
+    /// A program of this machine.
+    pub(super) fn of_unix() -> Self {
+        Self {
+            peer: (Ipv4Addr::LOCALHOST, 0).into(),
+            port: HTTP,
+            is_unix: true,
+        }
+    }
+
+    /// A client for which a believed peer speaks, and where that client went.
+    pub(super) const fn spoken_for(peer: SocketAddr, to: SocketAddr) -> Self {
+        Self {
+            peer,
+            port: to.port(),
+            is_unix: false,
+        }
+    }
+
+    /// Whether the peer is believed if it speaks for others.
+    pub(super) fn is_trusted(&self, config: &FrontConfig) -> bool {
+        let address = self.peer.ip();
+        self.is_unix || config.trust.iter().any(|network| network.has(address))
+    }
 }
 
 impl ClientConn {

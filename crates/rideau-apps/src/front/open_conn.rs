@@ -1,7 +1,6 @@
 //! A connection that was let in, and for how long it is served.
 
 use std::future::{Future, poll_fn};
-use std::net::SocketAddr;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,17 +10,18 @@ use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, watch};
 
 use super::client::ClientCount;
+use super::conn::Ends;
 use super::http1_client::Patience;
 use super::{Front, Phase};
 
 /// A connection that was let in.
 pub(super) struct OpenConn {
     pub(super) front: Arc<Front>,
-    pub(super) peer: SocketAddr,
+    pub(super) ends: Ends,
     pub(super) phase: watch::Receiver<Phase>,
     pub(super) _permit: OwnedSemaphorePermit,
     /// It counts among those of its client.
-    pub(super) _counted: Option<ClientCount>,
+    pub(super) counted: Option<ClientCount>,
 }
 
 impl OpenConn {

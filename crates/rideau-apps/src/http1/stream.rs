@@ -1,7 +1,10 @@
 //! A way to a client or to a process.
 
+use std::future::poll_fn;
 use std::io;
+use std::net;
 use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -9,10 +12,13 @@ use std::time::Duration;
 use rideau_process::Address;
 use rustix::buffer::spare_capacity;
 use rustix::net::{RecvFlags, SendFlags, recv, send};
-use socket2::SockRef;
+use socket2::{SockRef, TcpKeepalive};
 use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
 use tokio_rustls::server::TlsStream;
+
+/// A client that is silent is asked whether it is there.
+const ASK_AFTER: Duration = Duration::from_secs(60);
 
 /// An open way to a client or to a process.
 pub(crate) enum Stream {
@@ -35,6 +41,71 @@ impl Stream {
                 io::ErrorKind::InvalidInput,
                 format!("{text:?} is not an address to connect to"),
             )),
+        }
+    }
+}
+
+/// One that no runtime knows, on its way from one to another.
+pub(crate) enum ParkedStream {
+    Tcp(net::TcpStream),
+    Unix(unix::net::UnixStream),
+}
+
+/// What a client's connection needs before it is served.
+impl Stream {
+    /// Send what is written at once, and notice at last if a client vanished without a word.
+    pub(crate) fn prepare_for_client(&self) {
+        let Some(socket) = self.socket() else {
+            return;
+        };
+        let _ = socket.set_tcp_nodelay(true);
+        let asked = TcpKeepalive::new()
+            .with_time(ASK_AFTER)
+            .with_interval(ASK_AFTER / 4);
+        let _ = socket.set_tcp_keepalive(&asked);
+    }
+
+    /// Let it be served by another runtime.
+    ///
+    /// # Errors
+    ///
+    /// If this one does not let go of it, or it is within TLS.
+    pub(crate) fn park(self) -> io::Result<ParkedStream> {
+        match self {
+            Self::Tcp(stream) => stream.into_std().map(ParkedStream::Tcp),
+            Self::Unix(stream) => stream.into_std().map(ParkedStream::Unix),
+            Self::Tls(_) => Err(io::ErrorKind::Unsupported.into()),
+        }
+    }
+
+    /// Wait until something came, and look at it without taking it.
+    ///
+    /// # Errors
+    ///
+    /// If nothing will come, or it is within TLS.
+    pub(crate) async fn peek(&self, into: &mut [u8]) -> io::Result<usize> {
+        if let Self::Tls(_) = self {
+            return Err(io::ErrorKind::Unsupported.into());
+        }
+        loop {
+            poll_fn(|context| self.poll_readable(context)).await?;
+            let came = self.when(Interest::READABLE, |socket| {
+                Ok(recv(socket, &mut *into, RecvFlags::PEEK)?.0)
+            });
+            match came {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => (),
+                came => return came,
+            }
+        }
+    }
+}
+
+impl ParkedStream {
+    /// Serve it by this runtime.
+    pub(crate) fn resume(self) -> io::Result<Stream> {
+        match self {
+            Self::Tcp(stream) => TcpStream::from_std(stream).map(Stream::Tcp),
+            Self::Unix(stream) => UnixStream::from_std(stream).map(Stream::Unix),
         }
     }
 }

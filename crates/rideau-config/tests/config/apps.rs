@@ -1,6 +1,7 @@
 //! Applications and their front in the config file.
 
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -75,7 +76,8 @@ fn an_app_is_read_with_all_that_it_says() {
 #[test]
 fn the_front_is_read_with_all_that_it_says() {
     let front = read(ALL).front;
-    assert_eq!(front.listen, ["127.0.0.1:3000".parse().unwrap()]);
+    let port: SocketAddr = "127.0.0.1:3000".parse().unwrap();
+    assert_eq!(front.listen, [port.into()]);
     assert_eq!((front.limits.max, front.limits.headroom), (24, 0));
     assert_eq!(front.limits.evict_for, EvictFor::Count);
     assert_eq!(front.error_pages, ErrorPages::Detailed);

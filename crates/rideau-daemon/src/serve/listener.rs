@@ -1,6 +1,5 @@
 //! Listens, and brings every connection that comes to an I/O thread.
 
-use std::fs;
 use std::io;
 use std::net::SocketAddr;
 use std::path::Path;
@@ -62,7 +61,10 @@ impl Listener {
     pub(crate) async fn bind(listen: &Listen, mode: u32) -> io::Result<Self> {
         match listen {
             Listen::Tcp(address) => Ok(Self::Tcp(bind::tcp(*address)?)),
-            Listen::Unix(path) => bind_unix(path, mode).await,
+            Listen::Unix(path) => {
+                let listener = bind::unix_for(path, mode).await?;
+                Ok(Self::Unix(listener, path.display().to_string()))
+            }
         }
     }
 
@@ -224,22 +226,6 @@ async fn rest(error: &io::Error) {
     tokio::time::sleep(Duration::from_millis(100)).await;
 }
 
-async fn bind_unix(path: &Path, mode: u32) -> io::Result<Listener> {
-    use std::os::unix::fs::PermissionsExt;
-    let name = path.display().to_string();
-    // Its mode is what the supervisor gave it.
-    if let Some(listener) = inherited::unix(path) {
-        return Ok(Listener::Unix(UnixListener::from_std(listener)?, name));
-    }
-    // A socket at which no process answers was left by one that was killed.
-    if path.exists() && UnixStream::connect(path).await.is_err() {
-        fs::remove_file(path)?;
-    }
-    let listener = bind::unix(path)?;
-    fs::set_permissions(path, fs::Permissions::from_mode(mode))?;
-    Ok(Listener::Unix(listener, name))
-}
-
 fn accept_tcp(
     daemon: &Arc<Daemon>,
     io_threads: &IoThreads,
@@ -368,6 +354,7 @@ fn peer(stream: &UnixStream, path: &str) -> (Option<u32>, String) {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
     use std::sync::atomic::{AtomicBool, Ordering};
 
     use tokio::io::{AsyncReadExt, AsyncWriteExt};

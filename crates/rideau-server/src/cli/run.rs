@@ -110,7 +110,7 @@ impl Run {
         config.server.admin = None;
         config.brokers.clear();
         config.locks.clear();
-        config.front.listen = vec![self.listen];
+        config.front.listen = vec![self.listen.into()];
         config.front.error_pages = ErrorPages::Detailed;
         config.front.limits.max = config.front.limits.max.max(self.max);
         config.log = Log {

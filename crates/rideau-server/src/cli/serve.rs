@@ -167,7 +167,7 @@ async fn announce(is_ready: oneshot::Receiver<Ready>, is_json: bool) -> Infallib
         } else {
             for (at, address) in addresses.iter().enumerate() {
                 let what = match address.starts_with("http") {
-                    true if at >= first => " (applications)",
+                    _ if at >= first => " (applications)",
                     true => " (status, metrics, API)",
                     false => "",
                 };

@@ -16,16 +16,26 @@ use crate::served::{Folder, wait_for};
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Becomes the server, whose file 3 is the socket.
-const BECOME: &str = r#"LISTEN_PID=$$ LISTEN_FDS=1 exec "$@" 3<&0 </dev/null"#;
+const BECOME: &str = r#"LISTEN_PID=$$ LISTEN_FDS=1 LISTEN_FDNAMES=web exec "$@" 3<&0 </dev/null"#;
 
 /// Start a server that is passed this socket, as systemd does. Says where it serves.
 fn start(socket: impl Into<OwnedFd>, listen: &str, more: &str) -> (Running, String) {
+    start_by(BECOME, socket, listen, more)
+}
+
+/// The same, by another script.
+fn start_by(
+    script: &str,
+    socket: impl Into<OwnedFd>,
+    listen: &str,
+    more: &str,
+) -> (Running, String) {
     let folder = Folder::new("activation");
     let file = folder.0.join("rideau.toml");
     let config = format!("[server]\nlisten = [{listen:?}]\ndrain = \"10s\"\n[lock.\"*\"]\n{more}");
     fs::write(&file, config).unwrap();
     let mut server = command("sh");
-    server.args(["-c", BECOME, "sh", env!("CARGO_BIN_EXE_rideau")]);
+    server.args(["-c", script, "sh", env!("CARGO_BIN_EXE_rideau")]);
     server.args(["serve", "--admin", "none", "-c"]).arg(&file);
     server.stdin(Stdio::from(socket.into()));
     let mut server = server.stdout(Stdio::piped()).stderr(Stdio::piped()).start();
@@ -159,4 +169,51 @@ fn a_socket_that_no_option_names_is_told() {
         "{said}"
     );
     assert!(!server.wait().unwrap().success());
+}
+
+/// What a server says that does not start.
+fn complaint(mut server: Running) -> String {
+    let mut said = String::new();
+    let mut errors = server.stderr.take().unwrap();
+    errors.read_to_string(&mut said).unwrap();
+    assert!(!server.wait().unwrap().success());
+    said
+}
+
+#[test]
+fn the_front_finds_a_socket_by_its_name() {
+    let socket = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = socket.local_addr().unwrap().to_string();
+    let front = "[front]\nlisten = [\"fd:web\"]\n";
+    let (server, _) = start(socket.try_clone().unwrap(), "127.0.0.1:0", front);
+    let mut stream = TcpStream::connect(&address).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    let said = ask(&mut stream, "GET / HTTP/1.1\r\nHost: a\r\n");
+    assert_eq!(said, "HTTP/1.1 404 Not Found", "there is no app");
+    end(server);
+    // In the file system as well.
+    let folder = Folder::new("web-socket");
+    let path = folder.0.join("sock");
+    let socket = UnixListener::bind(&path).unwrap();
+    let (server, _) = start(socket, "127.0.0.1:0", front);
+    let mut stream = UnixStream::connect(&path).unwrap();
+    let said = ask(&mut stream, "GET / HTTP/1.1\r\nHost: a\r\n");
+    assert_eq!(said, "HTTP/1.1 404 Not Found");
+    end(server);
+}
+
+#[test]
+fn a_name_that_no_socket_has_is_an_error() {
+    let socket = TcpListener::bind("127.0.0.1:0").unwrap();
+    let front = "[front]\nlisten = [\"fd:wbe\"]\n";
+    let (server, _) = start(socket.try_clone().unwrap(), "127.0.0.1:0", front);
+    let said = complaint(server);
+    assert!(said.contains("cannot listen at fd:wbe: "), "{said}");
+    assert!(said.contains("are called web"), "{said}");
+    // Those of another process are not ours.
+    let script = BECOME.replace("LISTEN_PID=$$", "LISTEN_PID=1");
+    let front = "[front]\nlisten = [\"fd:web\"]\n";
+    let (server, _) = start_by(&script, socket, "127.0.0.1:0", front);
+    let said = complaint(server);
+    assert!(said.contains("no socket was passed"), "{said}");
 }
