@@ -345,6 +345,8 @@ fn info(wire: &mut Wire) -> BTreeMap<String, String> {
 fn operators_see_hops_takeovers_and_nodes_that_are_lost() {
     let rig = Rig::start();
     let one = Server::with_http(&rig.config("n1", 2));
+    // It owns all of them first, and gives away half.
+    until_spread(&one, 1);
     let two = rig.node("n2");
     until_spread(&one, 2);
     until_spread(&two, 2);
