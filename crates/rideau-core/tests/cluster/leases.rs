@@ -1,4 +1,4 @@
-//! What must be true of the locks, as an observer sees it who knows everything.
+//! What must be true of the locks, as an observer that knows everything sees it.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -145,7 +145,7 @@ impl Town {
             Came::Waits(ticket) => {
                 self.waiting.insert(number, (key, ticket));
             }
-            Came::Refused(_) => assert!(!wait, "who waits is let in"),
+            Came::Refused(_) => assert!(!wait, "a waiting ask is let in"),
         }
     }
 
@@ -301,7 +301,7 @@ impl Town {
         let mut rounds = 0;
         while !self.is_at_rest() {
             rounds += 1;
-            assert!(rounds < 20_000, "somebody is left waiting");
+            assert!(rounds < 20_000, "an ask is left waiting");
             match rounds % 4 {
                 0 => self.release(),
                 1 => self.end_task(),

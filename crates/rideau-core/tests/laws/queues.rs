@@ -431,7 +431,7 @@ impl Witness {
     fn drop_shed(&mut self, outcome: &Outcome) {
         for (id, _) in &outcome.shed {
             let at = self.waiting.iter().position(|guest| guest.id == *id);
-            self.waiting.remove(at.expect("only who waits is shed"));
+            self.waiting.remove(at.expect("only a waiting ask is shed"));
         }
     }
 
@@ -441,7 +441,7 @@ impl Witness {
             return assert!(!is_pop || self.waiting.is_empty());
         };
         let at = self.waiting.iter().position(|guest| guest.id == id);
-        let at = at.expect("only who waits is served");
+        let at = at.expect("only a waiting ask is served");
         let line = self.line(&self.waiting[at]);
         let mut others = if is_newest_first {
             self.waiting[at + 1..].iter()

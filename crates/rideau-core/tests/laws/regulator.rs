@@ -277,7 +277,7 @@ impl Run {
             self.replies[*name] += 1;
             let at = self.waiting.iter().position(|asker| asker == name);
             self.waiting
-                .remove(at.expect("only one who waits is answered"));
+                .remove(at.expect("only a waiting ask is answered"));
             if let Said::Granted(..) = said {
                 assert!(!self.gone.borrow().contains(name));
                 self.held.push(*name);
@@ -440,7 +440,7 @@ impl RateRun {
         let resting = self.freed.iter().filter(|freed| **freed + interval > now);
         let has_slot = has_begun && size < max && size + resting.count() < min + limit;
         if size < min || has_slot {
-            assert_eq!(self.regulator.len(), 0, "nobody waits who could go");
+            assert_eq!(self.regulator.len(), 0, "no ask waits that could go");
         }
         let mut spaced = vec![&self.granted];
         spaced.extend((min == 0).then_some(&self.freed));

@@ -473,7 +473,7 @@ impl Laws {
     fn hear(&mut self) {
         for told in std::mem::take(&mut self.hall.told) {
             let who = told.reply.0;
-            let asked = self.waiting.remove(&who).expect("who is told waited");
+            let asked = self.waiting.remove(&who).expect("what is told has waited");
             assert!(self.answered.insert(who), "{who} is told twice");
             match told.answer {
                 Ok(granted) => {

@@ -222,7 +222,7 @@ impl Model {
     fn judge_one(&mut self, effect: &Effect<Name>, ended: &[u64]) {
         match effect {
             Effect::Grant { reply, session } => {
-                assert!(!reply.1.get(), "nobody is granted who is gone");
+                assert!(!reply.1.get(), "no ask is granted that is gone");
                 let app = self.at(session.id.process).app;
                 let waiter = self.leave(reply.0);
                 self.check_turn(app, &waiter, ended);
@@ -233,7 +233,7 @@ impl Model {
                 assert_eq!(refusal.waited, self.now.since(waiter.sent));
             }
             Effect::Forget(reply) => {
-                assert!(reply.1.get(), "no ask is forgotten who is there");
+                assert!(reply.1.get(), "no ask is forgotten that is there");
                 self.leave(reply.0);
             }
             Effect::Start {
@@ -262,7 +262,7 @@ impl Model {
             }
             Effect::Closed => {
                 assert!(self.is_closing && self.processes.is_empty());
-                assert_eq!(self.waits(), 0, "who waits was refused before");
+                assert_eq!(self.waits(), 0, "what waits was refused before");
                 self.is_closed = true;
             }
         }
@@ -322,7 +322,7 @@ impl Model {
         self.judge_leave(id, why);
         assert!(
             self.places(id) + self.aside(id) > 0,
-            "who is idle is stopped"
+            "an idle process is stopped"
         );
         let app = self.at(id).app;
         let until = self.now + self.app(app).options.drain_timeout;

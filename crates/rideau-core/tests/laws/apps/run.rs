@@ -290,7 +290,7 @@ impl Run {
         self.tell(|| format!("cancel {}", waiter.name.0));
         let mut effects = Vec::new();
         let gone = self.apps.cancel(waiter.ticket, app, self.now, &mut effects);
-        let (name, _) = gone.expect("who waits can leave");
+        let (name, _) = gone.expect("a waiting ask can leave");
         assert_eq!(name.0, waiter.name.0);
         self.model.leave(name.0);
         self.after(&effects);

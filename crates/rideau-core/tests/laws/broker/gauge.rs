@@ -128,7 +128,7 @@ impl Gauge {
             });
             let (soonest, latest) = span_of(entry);
             if let Some(at) = at {
-                let lead = lead.expect("who is told was due a reading");
+                let lead = lead.expect("a side that is told was due a reading");
                 let lead = if entry.side == Side::Ask {
                     lead
                 } else {

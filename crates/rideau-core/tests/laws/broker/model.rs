@@ -104,7 +104,7 @@ impl Model {
 
     /// An ask or offer was withdrawn.
     pub(super) fn cancel(&mut self, id: usize) -> (Side, Waiter) {
-        let side = self.side_of(id).expect("who withdraws has waited");
+        let side = self.side_of(id).expect("an ask that withdraws has waited");
         let half = self.half(side);
         half.cancelled += 1;
         (side, half.end(id))
@@ -186,7 +186,7 @@ impl Model {
         asks.check(&stats.asks);
         offers.check(&stats.offers);
         for waiter in asks.waiting.iter().chain(&offers.waiting) {
-            assert!(waiter.wait, "who only tries does not wait");
+            assert!(waiter.wait, "a try does not wait");
             assert!(!self.closed, "no ask waits once it is closed");
             let late = waiter.deadline.is_some_and(|due| due <= self.now);
             assert!(!late, "nobody waits beyond their own deadline");
@@ -209,10 +209,10 @@ impl Model {
         let (side, waited) = if newcomer == Some(ask) {
             (Side::Offer, offer)
         } else {
-            assert_eq!(newcomer, Some(offer), "who comes is matched");
+            assert_eq!(newcomer, Some(offer), "the newcomer is matched");
             (Side::Ask, ask)
         };
-        assert_eq!(side, self.active, "who is matched has waited");
+        assert_eq!(side, self.active, "a matched ask has waited");
         let half = self.half(side);
         assert!(half.is_served(waited), "out of turn");
         let waiter = half.waiter(waited);

@@ -193,13 +193,13 @@ impl Model {
     fn judge_one(&mut self, effect: &Effect<Name>, ended: &[u64]) {
         match effect {
             Effect::Grant { reply, grant } => {
-                assert!(!reply.1.get(), "nobody is granted who is gone");
+                assert!(!reply.1.get(), "no ask is granted that is gone");
                 let waiter = self.next_waiter(reply.0, ended);
                 self.grant(*grant, waiter.sent, true);
             }
             Effect::Shed { reply, refusal } => self.shed(reply.0, *refusal),
             Effect::Forget(reply) => {
-                assert!(reply.1.get(), "no ask is forgotten who is there");
+                assert!(reply.1.get(), "no ask is forgotten that is there");
                 self.leave(reply.0);
             }
             Effect::Start { slot, id } => self.start(*slot, *id),
@@ -228,7 +228,7 @@ impl Model {
             Effect::Look => panic!("nobody shares room out here"),
             Effect::Closed => {
                 assert!(self.is_closing() && self.members.is_empty());
-                assert_eq!(self.waits(), 0, "who waits was refused before");
+                assert_eq!(self.waits(), 0, "what waits was refused before");
                 self.mode = Mode::Closed;
             }
         }
@@ -240,7 +240,7 @@ impl Model {
         let is_there = |it: &&Waiter| !ended.contains(&it.name) && !it.gone.get();
         let mut lines = self.lines.iter();
         let line = lines.find(|line| line.iter().any(|it| is_there(&it)));
-        let line = line.expect("somebody waits");
+        let line = line.expect("an ask waits");
         let expected = match queue.order {
             Order::Lifo => line.iter().rfind(is_there),
             _ => line.iter().find(is_there),
@@ -351,7 +351,10 @@ impl Model {
             Doing::Doubtful => true,
             Doing::Idle(since) => {
                 // The take that came just now counts too.
-                assert!(waits + 1 > self.checking(), "one check for each who waits");
+                assert!(
+                    waits + 1 > self.checking(),
+                    "one check for each waiting ask"
+                );
                 self.is_stale(since)
             }
             other => panic!("checked while {other:?}"),
