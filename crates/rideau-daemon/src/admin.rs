@@ -41,7 +41,7 @@ use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use serde_json::json;
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio_rustls::TlsAcceptor;
@@ -54,7 +54,7 @@ use crate::view::facts::Limit;
 use crate::view::history::History;
 use auth::Known;
 use entrance::Entrance;
-use rideau_apps::{IoTimeout, bind};
+use rideau_apps::{IoTimeout, answer_and_close, bind};
 use rideau_config::HTTP_CONNECTIONS_MAX;
 use rideau_process::panics;
 use route::Route;
@@ -387,28 +387,21 @@ impl Admin {
     }
 }
 
-/// Say no to one too many, and let it read that before the end.
-async fn turn_away(mut stream: TcpStream, text: &str) {
+/// Say no to one too many.
+async fn turn_away(stream: TcpStream, text: &str) {
     let body = format!("{}\n", json!({ "error": text, "code": "BUSY" }));
-    let head = format!(
+    let answer = format!(
         "HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\nRetry-After: \
-         1\r\nConnection: close\r\nContent-Length: {}\r\n\r\n",
+         1\r\nConnection: close\r\nContent-Length: {}\r\n\r\n{body}",
         body.len()
     );
-    let told = async {
-        stream.write_all(head.as_bytes()).await?;
-        stream.write_all(body.as_bytes()).await?;
-        stream.shutdown().await?;
-        let mut rest = [0; 1024];
-        while stream.read(&mut rest).await? > 0 {}
-        io::Result::Ok(())
-    };
-    let _ = tokio::time::timeout(Duration::from_secs(1), told).await;
+    answer_and_close(stream, answer.as_bytes()).await;
 }
 
 #[cfg(test)]
 mod tests {
     use rideau_testing::PanicLog;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
     use super::*;
     use rideau_config::Config;

@@ -69,6 +69,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "run_places",
             "events",
             "io_timeout",
+            "last_answer",
         ],
     ),
     ("rideau-server", &["cli", "demo", "exit", "wire", "span"]),

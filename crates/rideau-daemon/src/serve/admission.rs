@@ -1,13 +1,12 @@
 //! Lets a connection in and serves it, or says why not.
 
-use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
 
 use parking_lot::Mutex;
+use rideau_apps::answer_and_close;
 use rideau_config::User;
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncWrite};
 
 use crate::redis::client::Client;
 use crate::redis::connection;
@@ -161,21 +160,7 @@ where
             b"-NOPERM this socket is for root and the account of the server.\r\n"
         }
     };
-    let told = Box::pin(tell_last(stream, told));
-    let _ = tokio::time::timeout(Duration::from_secs(1), told).await;
-}
-
-/// Say this, and read on until the client has seen it: a connection that is closed
-/// while its client sends is reset.
-async fn tell_last<S: AsyncRead + AsyncWrite + Unpin>(mut stream: S, told: &[u8]) {
-    let last = async {
-        stream.write_all(told).await?;
-        stream.shutdown().await?;
-        let mut rest = [0; 512];
-        while stream.read(&mut rest).await? > 0 {}
-        io::Result::Ok(())
-    };
-    let _ = last.await;
+    Box::pin(answer_and_close(stream, told)).await;
 }
 
 fn welcome(
