@@ -45,6 +45,9 @@ section! {
         /// The address where the node listens for clients of Redis Cluster.
         listen_straight: Option<SocketAddr> = None, Maybe<Text>, Restart,
             sample = r#""127.0.0.1:7436""#, usual = "none";
+        /// The same within TLS, with the certificate of `[tls]`.
+        listen_straight_tls: Option<SocketAddr> = None, Maybe<Text>, Restart,
+            sample = r#""127.0.0.1:7437""#, usual = "none";
         /// The address that other nodes and clients are told.
         announce: Option<String> = None, Maybe<Text>, Restart, sample = r#""10.0.0.11""#,
             usual = "that of `listen`";
@@ -86,6 +89,8 @@ impl ClusterConfig {
     pub(super) const PEERS: &str = "cluster.listen";
     /// The key of the address for clients of Redis Cluster.
     pub(super) const STRAIGHT: &str = "cluster.listen_straight";
+    /// The same within TLS.
+    pub(super) const STRAIGHT_TLS: &str = "cluster.listen_straight_tls";
 
     pub(super) fn read(section: &Section<'_>) -> Option<Self> {
         let mut cluster = Self::default();
@@ -164,7 +169,11 @@ impl ClusterConfig {
             let text = section.text(key)?;
             Some((name, address(&text)?, section.at(key)))
         };
-        let keys = [(Self::PEERS, "listen"), (Self::STRAIGHT, "listen_straight")];
+        let keys = [
+            (Self::PEERS, "listen"),
+            (Self::STRAIGHT, "listen_straight"),
+            (Self::STRAIGHT_TLS, "listen_straight_tls"),
+        ];
         let mut all: Vec<_> = keys.into_iter().filter_map(written).collect();
         if !section.has("listen") {
             all.push((Self::PEERS, loopback(PEER_PORT), section.at.clone()));

@@ -58,6 +58,8 @@ fn open_to_strangers(config: &Config, all: &mut Vec<Opening>) {
     let cluster = config.cluster.as_ref();
     let straight = cluster.and_then(|cluster| cluster.listen_straight);
     uses.extend(straight.map(|address| place("", address)));
+    let straight_tls = cluster.and_then(|cluster| cluster.listen_straight_tls);
+    uses.extend(straight_tls.map(|address| place("tls:", address)));
     let secure = server.tls_admin.filter(|_| config.tls.is_some());
     let mut reads: Vec<_> = secure
         .map(|address| place("https://", address))

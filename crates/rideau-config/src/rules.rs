@@ -67,16 +67,21 @@ fn check_exposure(notes: &Notes<'_>, addresses: &[(&str, SocketAddr, At)], confi
                 "add [user.NAME], listen at 127.0.0.1, or write insecure = {OPEN_TO_ANYONE:?}"
             );
             notes.error(at.clone(), message, hint);
-        } else if !key.starts_with("tls_") && !config.users.is_empty() {
+        } else if !is_tls(key) && !config.users.is_empty() {
             let message = format!("passwords travel to {address} in the clear");
             let hint = match *key {
                 "admin" => "use `tls_admin`, or a network you trust",
-                ClusterConfig::STRAIGHT => "use a network you trust: this port has no TLS",
+                ClusterConfig::STRAIGHT => "use `listen_straight_tls`, or a network you trust",
                 _ => "use `tls_listen`, or a network you trust",
             };
             notes.warn(at.clone(), message, hint);
         }
     }
+}
+
+/// Whether what comes to the address of this key is encrypted.
+fn is_tls(key: &str) -> bool {
+    key.starts_with("tls_") || key == ClusterConfig::STRAIGHT_TLS
 }
 
 fn check_doubles(notes: &Notes<'_>, addresses: &[(&str, SocketAddr, At)]) {
@@ -151,6 +156,7 @@ fn check_tls(notes: &Notes<'_>, sections: &Sections<'_>) {
     let wanted = [
         (&sections.server, "tls_listen"),
         (&sections.server, "tls_admin"),
+        (&sections.cluster, "listen_straight_tls"),
     ];
     let wanted = wanted.into_iter().filter_map(|(section, key)| {
         let section = section.as_ref()?;

@@ -14,12 +14,14 @@ mod values;
 
 use std::fmt;
 use std::io;
+use std::mem;
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rideau_apps::IoThreads;
+use rideau_apps::bind;
 use rideau_apps::inherited;
 use rideau_apps::{FrontListener, Tls};
 use rideau_config::{Config, FrontListen, Listen, Opening, Server};
@@ -29,7 +31,7 @@ use rustix::process::geteuid;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::task::JoinHandle;
 
-use self::cluster::Joining;
+use self::cluster::{Joining, StraightListeners};
 pub(crate) use self::drain::drain;
 pub(crate) use self::listener::Listener;
 use crate::admin::AdminListener;
@@ -165,7 +167,8 @@ async fn run_joining(
     let server = &config.server;
     let io_threads = Arc::new(IoThreads::start(server.threads)?);
     let tls = TlsFiles::read(&config)?;
-    let straight = joining.as_mut().and_then(|it| it.straight.take());
+    let straight = joining.as_mut().map(|it| mem::take(&mut it.straight));
+    let straight = straight.unwrap_or_default();
     let (listeners, mut addresses) = listen_redis(server, tls.server.as_ref(), straight).await?;
     let (admin, places) = listen_http(server, tls.server.clone()).await?;
     let page = link(&daemon, &config, places.first());
@@ -289,7 +292,7 @@ fn warn(daemon: &Daemon, config: &Config) {
 async fn listen_redis(
     server: &Server,
     acceptor: Option<&SharedAcceptor>,
-    straight: Option<Listener>,
+    straight: StraightListeners,
 ) -> io::Result<(Vec<Listener>, Vec<String>)> {
     let (mut listeners, mut addresses) = (Vec::new(), Vec::new());
     for listen in &server.listen {
@@ -306,15 +309,21 @@ async fn listen_redis(
     }
     if let Some(acceptor) = acceptor {
         for address in &server.tls_listen {
-            let listener = Listener::bind_tls(*address, acceptor.clone(), HANDSHAKE_MAX).await;
-            let listener =
-                listener.map_err(|error| unheard(address, "server.tls_listen", &error))?;
+            let listener = bind::tcp(*address)
+                .map_err(|error| unheard(address, "server.tls_listen", &error))?;
+            let listener = Listener::tls(listener, acceptor.clone(), HANDSHAKE_MAX, false);
             addresses.push(format!("tls:{}", listener.address()));
             listeners.push(listener);
         }
     }
-    if let Some(listener) = straight {
+    if let Some(listener) = straight.plain {
+        let listener = Listener::Straight(listener);
         addresses.push(format!("straight:{}", listener.address()));
+        listeners.push(listener);
+    }
+    if let Some((listener, acceptor)) = straight.tls.zip(acceptor) {
+        let listener = Listener::tls(listener, acceptor.clone(), HANDSHAKE_MAX, true);
+        addresses.push(format!("straight-tls:{}", listener.address()));
         listeners.push(listener);
     }
     Ok((listeners, addresses))

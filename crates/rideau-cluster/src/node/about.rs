@@ -12,6 +12,8 @@ pub struct NodeAbout {
     pub clients: String,
     /// Where clients of Redis Cluster connect to.
     pub straight: String,
+    /// Where they connect to within TLS.
+    pub straight_tls: String,
     /// Where the node stands.
     pub zone: String,
     /// The release that it runs.
@@ -35,6 +37,7 @@ impl NodeAbout {
             peers: field("peers").to_owned(),
             clients: field("clients").to_owned(),
             straight: field("straight").to_owned(),
+            straight_tls: field("straight_tls").to_owned(),
             zone: field("zone").to_owned(),
             release: field("release").to_owned(),
             versions: (number("lowest"), number("highest")),
@@ -44,8 +47,13 @@ impl NodeAbout {
 
     /// The field that cannot be written, if any.
     pub(super) fn bad_field(&self) -> Option<&str> {
-        let fields = [&self.peers, &self.clients, &self.straight, &self.zone];
-        let mut fields = fields.into_iter().chain([&self.release]);
+        let places = [
+            &self.peers,
+            &self.clients,
+            &self.straight,
+            &self.straight_tls,
+        ];
+        let mut fields = places.into_iter().chain([&self.zone, &self.release]);
         let is_bad = |field: &&String| {
             field.len() > 255 || field.contains(|char: char| char.is_whitespace())
         };
@@ -59,6 +67,7 @@ impl fmt::Display for NodeAbout {
             peers,
             clients,
             straight,
+            straight_tls,
             zone,
             release,
             versions: (lowest, highest),
@@ -66,8 +75,8 @@ impl fmt::Display for NodeAbout {
         } = self;
         write!(
             f,
-            "peers={peers} clients={clients} straight={straight} zone={zone} \
-             release={release} lowest={lowest} highest={highest} tickets={tickets}"
+            "peers={peers} clients={clients} straight={straight} straight_tls={straight_tls} \
+             zone={zone} release={release} lowest={lowest} highest={highest} tickets={tickets}"
         )
     }
 }
@@ -82,6 +91,7 @@ mod tests {
             peers: "10.0.0.1:7435".to_owned(),
             clients: String::new(),
             straight: "[::1]:7436".to_owned(),
+            straight_tls: "[::1]:7437".to_owned(),
             zone: "a=b".to_owned(),
             release: "0.1.0".to_owned(),
             versions: (1, 2),

@@ -104,6 +104,8 @@ pub(crate) struct Client {
     pub sent: SentCommand,
     /// It is told where names of other nodes are, as a client of Redis Cluster.
     pub is_straight: bool,
+    /// What it sends is encrypted, so it is told where nodes listen for such clients.
+    pub is_tls: bool,
 }
 
 /// Details of a command that a node forwards to another node, or to itself.

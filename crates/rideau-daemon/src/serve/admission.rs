@@ -29,6 +29,8 @@ pub(super) struct Coming {
     pub(super) place: Option<Arc<LoginPlace>>,
     /// It came to the port for clients of Redis Cluster.
     pub(super) is_straight: bool,
+    /// What it sends is encrypted.
+    pub(super) is_tls: bool,
 }
 
 impl Coming {
@@ -40,6 +42,7 @@ impl Coming {
             proof,
             place: None,
             is_straight: false,
+            is_tls: false,
         }
     }
 }
@@ -177,6 +180,7 @@ fn welcome(
         proof,
         place,
         is_straight,
+        is_tls,
     } = coming;
     let config = daemon.config.load();
     let id = daemon.clients.next_id();
@@ -201,6 +205,7 @@ fn welcome(
         place,
         is_proven: true,
         is_straight,
+        is_tls,
         generation,
         ..Client::new(daemon, card, user)
     }

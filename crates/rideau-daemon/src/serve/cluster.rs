@@ -10,6 +10,7 @@ use std::time::Duration;
 use std::{fs, future, str};
 
 use rideau::store::etcd::{EtcdLogin, EtcdOptions, EtcdTls};
+use rideau_apps::bind;
 use rideau_cluster::{
     ClusterNode, LINK_VERSIONS, LinkEvent, LinkMessage, LinkOptions, LinkSecret, MoveKind,
     MovedPartitions, NameEvent, NodeAbout, NodeError, NodeEvents, NodeOptions, NodeTable,
@@ -21,7 +22,6 @@ use rideau_process::panics;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 
-use super::listener::Listener;
 use crate::net::tls;
 use crate::state::cluster::{Cluster, read_left};
 use crate::state::daemon::Daemon;
@@ -40,10 +40,43 @@ pub(super) struct Joining {
     /// The cluster.
     pub(super) cluster: Arc<Cluster>,
     /// Where clients of Redis Cluster come, until it is served.
-    pub(super) straight: Option<Listener>,
+    pub(super) straight: StraightListeners,
     listener: TcpListener,
     secret: LinkSecret,
     tls: Option<PeerTls>,
+}
+
+/// The listeners for clients of Redis Cluster, as far as there are any.
+#[derive(Default)]
+pub(super) struct StraightListeners {
+    pub(super) plain: Option<tokio::net::TcpListener>,
+    pub(super) tls: Option<tokio::net::TcpListener>,
+}
+
+impl StraightListeners {
+    fn bind(cluster: &ClusterConfig) -> io::Result<Self> {
+        let bound = |address: Option<SocketAddr>, key: &str| {
+            let bound = address.map(|address| {
+                bind::tcp(address).map_err(|error| super::unheard(address, key, &error))
+            });
+            bound.transpose()
+        };
+        Ok(Self {
+            plain: bound(cluster.listen_straight, "cluster.listen_straight")?,
+            tls: bound(cluster.listen_straight_tls, "cluster.listen_straight_tls")?,
+        })
+    }
+
+    /// Where each of them listens, as clients are told: with this host, if the config has one.
+    fn announced(&self, host: Option<&str>) -> io::Result<[String; 2]> {
+        let place = |listener: &Option<tokio::net::TcpListener>| {
+            let address = listener.as_ref().map(tokio::net::TcpListener::local_addr);
+            let address = address.transpose()?;
+            let place = address.map(|address| announced(host, address.ip(), address.port()));
+            io::Result::Ok(place.unwrap_or_default())
+        };
+        Ok([place(&self.plain)?, place(&self.tls)?])
+    }
 }
 
 impl Joining {
@@ -64,13 +97,9 @@ impl Joining {
             ))
         })?;
         let tls = peer_tls(cluster)?;
-        let straight = match cluster.listen_straight {
-            Some(address) => Some(bind_straight(address)?),
-            None => None,
-        };
-        let straight_port = straight.as_ref().and_then(Listener::port);
+        let straight = StraightListeners::bind(cluster)?;
         let peer_port = listener.local_addr()?.port();
-        let options = node_options(config, cluster, peer_port, straight_port)?;
+        let options = node_options(config, cluster, peer_port, &straight)?;
         tracing::info!(
             cluster = cluster.name,
             node = options.name,
@@ -160,9 +189,13 @@ fn peer_tls(cluster: &ClusterConfig) -> io::Result<Option<PeerTls>> {
     made.map(Some).map_err(|error| bad("cert", &error))
 }
 
-fn bind_straight(address: SocketAddr) -> io::Result<Listener> {
-    let bound = Listener::bind_straight(address);
-    bound.map_err(|error| super::unheard(address, "cluster.listen_straight", &error))
+/// An address as other nodes and clients are told.
+fn announced(host: Option<&str>, ip: IpAddr, port: u16) -> String {
+    let host = host.map_or_else(|| ip.to_string(), str::to_owned);
+    match host.contains(':') {
+        true => format!("[{host}]:{port}"),
+        false => format!("{host}:{port}"),
+    }
 }
 
 /// The options of the node.
@@ -170,23 +203,16 @@ fn node_options(
     config: &Config,
     cluster: &ClusterConfig,
     peer_port: u16,
-    straight_port: Option<u16>,
+    straight: &StraightListeners,
 ) -> io::Result<NodeOptions> {
     let name = match &cluster.node {
         Some(name) => name.clone(),
         None => host_name()?,
     };
     let folder = values::folder(config).join("cluster");
-    let announced = |ip: IpAddr, port: u16| {
-        let host = cluster.announce.clone().unwrap_or_else(|| ip.to_string());
-        match host.contains(':') {
-            true => format!("[{host}]:{port}"),
-            false => format!("{host}:{port}"),
-        }
-    };
-    let at = |port| announced(cluster.listen.ip(), port);
-    let straight = cluster.listen_straight.zip(straight_port);
-    let straight = straight.map(|(address, port)| announced(address.ip(), port));
+    let host = cluster.announce.as_deref();
+    let at = |port| announced(host, cluster.listen.ip(), port);
+    let [straight, straight_tls] = straight.announced(host)?;
     let tcp = config.server.listen.iter().find_map(|listen| match listen {
         Listen::Tcp(address) => Some(address.port()),
         Listen::Unix(_) => None,
@@ -197,7 +223,8 @@ fn node_options(
         about: NodeAbout {
             peers: at(peer_port),
             clients: tcp.map(at).unwrap_or_default(),
-            straight: straight.unwrap_or_default(),
+            straight,
+            straight_tls,
             zone: String::new(),
             release: env!("CARGO_PKG_VERSION").into(),
             versions: LINK_VERSIONS,

@@ -30,27 +30,39 @@ pub(crate) enum Listener {
     Tcp(TcpListener),
     /// The same, for clients of Redis Cluster: they are told where names of other nodes are.
     Straight(TcpListener),
-    /// An address and a port, within TLS, and how long a client has to get in.
-    Tls(TcpListener, SharedAcceptor, Duration),
+    /// An address and a port, within TLS.
+    Tls(TlsListener),
     /// A socket in the file system.
     Unix(UnixListener, String),
     /// The same, for the operator alone.
     Control(UnixListener, String),
 }
 
+/// Listens for clients that speak TLS.
+pub(crate) struct TlsListener {
+    listener: TcpListener,
+    acceptor: SharedAcceptor,
+    /// How long a client has to get in.
+    within: Duration,
+    /// It is for clients of Redis Cluster.
+    is_straight: bool,
+}
+
 impl Listener {
-    /// Listen at this address, within TLS. A client that has not said by then which
-    /// user it is, is cut.
-    ///
-    /// # Errors
-    ///
-    /// If another process does, or it may not be.
-    pub(crate) async fn bind_tls(
-        address: SocketAddr,
+    /// One for clients that speak TLS, or only for those of Redis Cluster. A client that has
+    /// not said by then which user it is, is cut.
+    pub(crate) fn tls(
+        listener: TcpListener,
         acceptor: SharedAcceptor,
         within: Duration,
-    ) -> io::Result<Self> {
-        Ok(Self::Tls(bind::tcp(address)?, acceptor, within))
+        is_straight: bool,
+    ) -> Self {
+        Self::Tls(TlsListener {
+            listener,
+            acceptor,
+            within,
+            is_straight,
+        })
     }
 
     /// Listen at this place.
@@ -68,15 +80,6 @@ impl Listener {
         }
     }
 
-    /// Listen for clients of Redis Cluster.
-    ///
-    /// # Errors
-    ///
-    /// If another process does, or it may not be.
-    pub(super) fn bind_straight(address: SocketAddr) -> io::Result<Self> {
-        Ok(Self::Straight(bind::tcp(address)?))
-    }
-
     /// Listen for the operator.
     pub(super) fn control(listener: UnixListener, path: &Path) -> Self {
         Self::Control(listener, path.display().to_string())
@@ -85,7 +88,9 @@ impl Listener {
     /// Where it listens, the port chosen by the system included.
     pub(crate) fn address(&self) -> String {
         match self {
-            Self::Tcp(listener) | Self::Straight(listener) | Self::Tls(listener, ..) => listener
+            Self::Tcp(listener)
+            | Self::Straight(listener)
+            | Self::Tls(TlsListener { listener, .. }) => listener
                 .local_addr()
                 .map_or_else(|_| "?".into(), |address| address.to_string()),
             Self::Unix(_, path) | Self::Control(_, path) => format!("unix:{path}"),
@@ -95,7 +100,9 @@ impl Listener {
     /// The port, if there is one.
     pub(crate) fn port(&self) -> Option<u16> {
         match self {
-            Self::Tcp(listener) | Self::Straight(listener) | Self::Tls(listener, ..) => {
+            Self::Tcp(listener)
+            | Self::Straight(listener)
+            | Self::Tls(TlsListener { listener, .. }) => {
                 listener.local_addr().ok().map(|address| address.port())
             }
             Self::Unix(..) | Self::Control(..) => None,
@@ -112,9 +119,7 @@ impl Listener {
         match self {
             Self::Tcp(listener) => serve_tcp(&listener, false, daemon, &io_threads).await,
             Self::Straight(listener) => serve_tcp(&listener, true, daemon, &io_threads).await,
-            Self::Tls(listener, acceptor, within) => {
-                serve_tls(&listener, acceptor, within, daemon, &io_threads).await;
-            }
+            Self::Tls(listener) => listener.serve(daemon, &io_threads).await,
             Self::Unix(listener, path) => loop {
                 match listener.accept().await {
                     Ok((stream, _)) => {
@@ -155,26 +160,36 @@ async fn serve_tcp(
     }
 }
 
-/// Serve every connection that comes within TLS. The files count for new connections as
-/// soon as they are read again.
-async fn serve_tls(
-    listener: &TcpListener,
-    acceptor: SharedAcceptor,
-    within: Duration,
-    daemon: Arc<Daemon>,
-    io_threads: &IoThreads,
-) {
-    loop {
-        match listener.accept().await {
-            Ok((stream, address)) => {
-                let (daemon, acceptor) = (Arc::clone(&daemon), acceptor.now());
-                give_tcp(io_threads, stream, move |stream| {
-                    accept_tls(daemon, acceptor, stream, address, within)
-                });
+impl TlsListener {
+    /// Serve every connection that comes. The files count for new connections as soon as they
+    /// are read again.
+    async fn serve(self, daemon: Arc<Daemon>, io_threads: &IoThreads) {
+        let handshake = |address| Handshake {
+            acceptor: self.acceptor.now(),
+            address,
+            within: self.within,
+            is_straight: self.is_straight,
+        };
+        loop {
+            match self.listener.accept().await {
+                Ok((stream, address)) => {
+                    let (daemon, handshake) = (Arc::clone(&daemon), handshake(address));
+                    give_tcp(io_threads, stream, move |stream| {
+                        accept_tls(daemon, stream, handshake)
+                    });
+                }
+                Err(error) => rest(&error).await,
             }
-            Err(error) => rest(&error).await,
         }
     }
+}
+
+/// What a client that has connected still has to do.
+struct Handshake {
+    acceptor: TlsAcceptor,
+    address: SocketAddr,
+    within: Duration,
+    is_straight: bool,
 }
 
 /// Give a connection to an I/O thread, whose own runtime says when there is more.
@@ -241,6 +256,7 @@ fn accept_tcp(
         proof: Proof::None,
         place: None,
         is_straight,
+        is_tls: false,
     };
     let admitted = admit(daemon, coming);
     let daemon = Arc::clone(daemon);
@@ -257,13 +273,13 @@ fn prepare(stream: &TcpStream, daemon: &Daemon) -> String {
 }
 
 /// A client with a certificate is the user that it names.
-async fn accept_tls(
-    daemon: Arc<Daemon>,
-    acceptor: TlsAcceptor,
-    stream: TcpStream,
-    address: SocketAddr,
-    within: Duration,
-) {
+async fn accept_tls(daemon: Arc<Daemon>, stream: TcpStream, handshake: Handshake) {
+    let Handshake {
+        acceptor,
+        address,
+        within,
+        is_straight,
+    } = handshake;
     let local = prepare(&stream, &daemon);
     let origin = Origin::of(address.ip());
     // A handshake is work, so it counts as a connection that has not logged in. Beyond
@@ -296,7 +312,8 @@ async fn accept_tls(
         origin,
         proof,
         place,
-        is_straight: false,
+        is_straight,
+        is_tls: true,
     };
     let admitted = admit(&daemon, coming);
     drop(reserved);

@@ -8,13 +8,15 @@ import sys
 import time
 
 MODULE, PLAIN, KILLED, PID = sys.argv[1], *map(int, sys.argv[2:5])
+# With a file of authorities all connections are within TLS.
+TLS = {"ssl": True, "ssl_ca_certs": sys.argv[5]} if len(sys.argv) > 5 else {}
 library = importlib.import_module(MODULE)
 NAME = MODULE.capitalize()
 Plain, Cluster = getattr(library, NAME), getattr(library, NAME + "Cluster")
 
 
 def connect():
-    return Cluster(host="127.0.0.1", port=PLAIN)
+    return Cluster(host="127.0.0.1", port=PLAIN, **TLS)
 
 
 def ask(client, *words):
@@ -35,7 +37,7 @@ def until(what, done):
 
 def total(ports, name):
     """A number of all nodes."""
-    sections = (Plain(port=port).info("cluster") for port in ports)
+    sections = (Plain(host="127.0.0.1", port=port, **TLS).info("cluster") for port in ports)
     return sum(section[f"cluster_{name}"] for section in sections)
 
 

@@ -1,17 +1,21 @@
 //! Cluster clients that people have already, with their default settings, against three nodes
 //! of which one is killed: redis-py, valkey-py, node-redis, ioredis and redis-cli.
 
+use std::collections::BTreeSet;
+use std::fs;
 use std::io::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use rideau_testing::{Start, command};
+use rideau_testing::certificates::{papers_for, signer};
+use rideau_testing::{Scratch, Start, command};
 
 use crate::clients::{IOREDIS, NODE_REDIS, node, python, python_of_valkey, run, script};
-use crate::cluster::Rig;
+use crate::cluster::{Rig, until_spread};
 use crate::cluster_locks::keys_of;
 use crate::cluster_straight::three;
-use crate::server::Server;
+use crate::server::{Server, free_port, until};
+use crate::wire::Value;
 
 /// Run a script for three nodes. It knows any port of one node, and kills another.
 #[track_caller]
@@ -33,6 +37,81 @@ fn redis_py_finds_the_node_of_each_name_and_ticket() {
             .arg(script("cluster_client.py"))
             .arg("redis"),
     );
+}
+
+/// Clients that speak TLS are told the ports within TLS, and others the others.
+#[test]
+fn redis_py_finds_them_within_tls() {
+    let rig = Rig::start();
+    let secured = Secured::three(&rig);
+    let [first, killed, _] = &secured.nodes;
+    let mut plain = first.server.connect();
+    until("plain clients are told of plain ports", || {
+        let told = plain.ask("CLUSTER SLOTS");
+        let port = |range: &Value| range.at(2).at(1).int();
+        let told: BTreeSet<_> = told.parts().iter().map(port).collect();
+        told == BTreeSet::from(secured.nodes.each_ref().map(|node| node.straight.into()))
+    });
+    let said = run(command(python())
+        .arg(script("cluster_client.py"))
+        .args(["redis", &first.tls.to_string()])
+        .args([
+            killed.straight_tls.to_string(),
+            killed.server.pid().to_string(),
+        ])
+        .arg(&secured.authority));
+    assert_eq!(said, "all is well\n");
+    // The script has killed it.
+    killed.server.kill();
+}
+
+/// Nodes with all ports that there are.
+struct Secured {
+    nodes: [SecuredNode; 3],
+    authority: PathBuf,
+    _files: Scratch,
+}
+
+struct SecuredNode {
+    server: Server,
+    tls: u16,
+    straight: u16,
+    straight_tls: u16,
+}
+
+impl Secured {
+    fn three(rig: &Rig) -> Self {
+        let files = Scratch::new();
+        let signer = signer("nodes");
+        let identity = papers_for("a node", &["127.0.0.1"], &signer);
+        let authority = files.join("ca.pem");
+        let (cert, key) = (files.join("node.pem"), files.join("node.key"));
+        fs::write(&authority, signer.pem()).unwrap();
+        fs::write(&cert, identity.certificate()).unwrap();
+        fs::write(&key, identity.key()).unwrap();
+        let nodes = ["n1", "n2", "n3"].map(|name| {
+            let (tls, straight_tls) = (free_port(), free_port());
+            let config = rig.config(name, 2);
+            let more = format!("listen_straight_tls = \"127.0.0.1:{straight_tls}\"\npartitions");
+            let config = format!(
+                "tls_listen = [\"127.0.0.1:{tls}\"]\n{}[tls]\ncert = {cert:?}\nkey = {key:?}\n",
+                config.replace("partitions", &more)
+            );
+            let (server, straight) = Rig::straight(&config);
+            SecuredNode {
+                server,
+                tls,
+                straight: straight.port(),
+                straight_tls,
+            }
+        });
+        nodes.iter().for_each(|node| until_spread(&node.server, 3));
+        Self {
+            nodes,
+            authority,
+            _files: files,
+        }
+    }
 }
 
 #[test]
@@ -65,7 +144,7 @@ fn ioredis_is_sent_to_the_node_of_each_name() {
 #[test]
 fn the_examples_for_cluster_clients_can_be_typed() {
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/cluster.md");
-    let page = std::fs::read_to_string(page).unwrap();
+    let page = fs::read_to_string(page).unwrap();
     let rig = Rig::start();
     let (nodes, _) = three(&rig);
     let example = |language: &str| {

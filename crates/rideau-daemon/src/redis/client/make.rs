@@ -59,6 +59,7 @@ impl Client {
             is_in_exec: false,
             sent: SentCommand::default(),
             is_straight: false,
+            is_tls: false,
         }
     }
 }

@@ -1,6 +1,7 @@
 //! What clients of Redis Cluster ask of the nodes: which node has which slots.
 //!
-//! All ports answer alike, and name the addresses for such clients.
+//! All ports name the addresses for such clients: those within TLS where the client speaks
+//! TLS, and the others where it does not.
 
 use rideau_config::OWN;
 use rideau_core::cluster::{SLOTS, slot_of};
@@ -85,13 +86,14 @@ fn cluster(client: &mut Client, request: Request<'_>) -> Result<Next, CommandErr
     let Some(cluster) = client.daemon.cluster.clone() else {
         return Err(no_cluster());
     };
+    let is_tls = client.is_tls;
     match what.as_bytes() {
         b"COUNTKEYSINSLOT" => return count_keys(client, arguments),
-        b"SLOTS" => tell_slots(&mut client.reply(), &cluster),
-        b"SHARDS" => tell_shards(&mut client.reply(), &cluster),
-        b"LINKS" => tell_links(&mut client.reply(), &cluster),
-        b"NODES" => drop(client.reply().verbatim(&nodes_text(&cluster))),
-        b"INFO" => drop(client.reply().verbatim(&state_text(&cluster))),
+        b"SLOTS" => tell_slots(&mut client.reply(), &cluster, is_tls),
+        b"SHARDS" => tell_shards(&mut client.reply(), &cluster, is_tls),
+        b"LINKS" => tell_links(&mut client.reply(), &cluster, is_tls),
+        b"NODES" => drop(client.reply().verbatim(&nodes_text(&cluster, is_tls))),
+        b"INFO" => drop(client.reply().verbatim(&state_text(&cluster, is_tls))),
         b"MYID" => {
             let id = cluster.node_id(&cluster.node.options().name);
             client.reply().bulk(id);
@@ -124,9 +126,9 @@ fn held_in(daemon: &Daemon, slot: u64) -> usize {
         .count()
 }
 
-fn tell_slots(reply: &mut Reply<'_>, cluster: &Cluster) {
-    let nodes = cluster.straight_nodes();
-    let ranges = cluster.slot_ranges();
+fn tell_slots(reply: &mut Reply<'_>, cluster: &Cluster, is_tls: bool) {
+    let nodes = cluster.straight_nodes(is_tls);
+    let ranges = cluster.slot_ranges(is_tls);
     let found: Vec<_> = ranges
         .iter()
         .filter_map(|range| {
@@ -148,8 +150,8 @@ fn tell_slots(reply: &mut Reply<'_>, cluster: &Cluster) {
     }
 }
 
-fn tell_shards(reply: &mut Reply<'_>, cluster: &Cluster) {
-    let nodes = cluster.straight_nodes();
+fn tell_shards(reply: &mut Reply<'_>, cluster: &Cluster, is_tls: bool) {
+    let nodes = cluster.straight_nodes(is_tls);
     let nodes = nodes
         .iter()
         .filter_map(|(_, node)| Some((node, node.address.as_ref()?)));
@@ -182,8 +184,8 @@ fn tell_shards(reply: &mut Reply<'_>, cluster: &Cluster) {
 }
 
 /// One connection carries what two nodes tell each other, in both directions.
-fn tell_links(reply: &mut Reply<'_>, cluster: &Cluster) {
-    let nodes = cluster.straight_nodes();
+fn tell_links(reply: &mut Reply<'_>, cluster: &Cluster, is_tls: bool) {
+    let nodes = cluster.straight_nodes(is_tls);
     let nodes = nodes
         .iter()
         .filter(|(_, node)| node.is_linked && !node.is_me);
@@ -202,8 +204,8 @@ fn tell_links(reply: &mut Reply<'_>, cluster: &Cluster) {
 }
 
 /// All nodes as Redis writes them: a line each.
-fn nodes_text(cluster: &Cluster) -> String {
-    let nodes = cluster.straight_nodes().into_iter();
+fn nodes_text(cluster: &Cluster, is_tls: bool) -> String {
+    let nodes = cluster.straight_nodes(is_tls).into_iter();
     nodes.map(|(_, node)| node_line(&node)).collect()
 }
 
@@ -235,8 +237,8 @@ fn node_line(node: &StraightNode) -> String {
 }
 
 /// Redis' numbers of a cluster.
-fn state_text(cluster: &Cluster) -> String {
-    let nodes = cluster.straight_nodes();
+fn state_text(cluster: &Cluster, is_tls: bool) -> String {
+    let nodes = cluster.straight_nodes(is_tls);
     let table = cluster.node.table();
     let partitions = cluster.partitions.count();
     let owned = (0..partitions).filter(|partition| table.owner(*partition).is_some());

@@ -33,7 +33,7 @@ pub(crate) struct StraightNode {
 impl Cluster {
     /// The error for a client that shall ask another node about this name; none if it is
     /// answered here, or forwarded: the owner has been known for less than `settle`.
-    pub(crate) fn redirect(&self, name: &[u8], settle: Duration) -> Option<String> {
+    pub(crate) fn redirect(&self, name: &[u8], settle: Duration, is_tls: bool) -> Option<String> {
         let slot = slot_of(name);
         let table = self.node.table();
         let me = table.me.as_ref()?;
@@ -44,20 +44,22 @@ impl Cluster {
             settle,
             self.node.now(),
         )?;
-        let (host, port) = address(&straight_of(&table, &to.name)?)?;
+        let (host, port) = address(&straight_of(&table, &to.name, is_tls)?)?;
         Some(format!("MOVED {slot} {host}:{port}"))
     }
 
     /// Slots in a row, with the node that is asked about them.
-    pub(crate) fn slot_ranges(&self) -> Vec<SlotRange> {
-        self.slot_ranges_of(&self.node.table())
+    pub(crate) fn slot_ranges(&self, is_tls: bool) -> Vec<SlotRange> {
+        self.slot_ranges_of(&self.node.table(), is_tls)
     }
 
-    fn slot_ranges_of(&self, table: &NodeTable) -> Vec<SlotRange> {
+    fn slot_ranges_of(&self, table: &NodeTable, is_tls: bool) -> Vec<SlotRange> {
         let me = &self.node.options().name;
         let names = table.owners.nodes().keys().map(String::as_str);
         let listening: BTreeSet<_> = names
-            .filter(|name| straight_of(table, name).is_some() && !self.is_missed(table, name))
+            .filter(|name| {
+                straight_of(table, name, is_tls).is_some() && !self.is_missed(table, name)
+            })
             .collect();
         let listens = |name: &str| listening.contains(name);
         table.owners.slot_ranges(self.partitions, me, listens)
@@ -89,10 +91,10 @@ impl Cluster {
         !is_me && self.link_to(table, &node) == PeerLink::Lost
     }
 
-    /// All nodes that live, by name.
-    pub(crate) fn straight_nodes(&self) -> Vec<(String, StraightNode)> {
+    /// All nodes that live, by name, as clients are told that speak TLS, or do not.
+    pub(crate) fn straight_nodes(&self, is_tls: bool) -> Vec<(String, StraightNode)> {
         let table = self.node.table();
-        let ranges = self.slot_ranges_of(&table);
+        let ranges = self.slot_ranges_of(&table, is_tls);
         let nodes = table.owners.nodes().iter().map(|(name, known)| {
             let about = NodeAbout::parse(&known.record.about);
             let life = Incarnation::new(name, known.fence);
@@ -105,7 +107,7 @@ impl Cluster {
             let is_me = table.me.as_ref() == Some(&life);
             let node = StraightNode {
                 id: self.node_id(name),
-                address: address(&about.straight),
+                address: address(straight_at(&about, is_tls)),
                 peer_port: address(&about.peers).map_or(0, |(_, port)| port),
                 epoch: epochs.map(|record| record.epoch).max().unwrap_or(0),
                 is_me,
@@ -131,10 +133,18 @@ impl Cluster {
 }
 
 /// Where a node listens for such clients, if it does.
-fn straight_of(table: &NodeTable, name: &str) -> Option<String> {
+fn straight_of(table: &NodeTable, name: &str, is_tls: bool) -> Option<String> {
     let known = table.owners.nodes().get(name)?;
     let about = NodeAbout::parse(&known.record.about);
-    Some(about.straight).filter(|straight| !straight.is_empty())
+    Some(straight_at(&about, is_tls).to_owned()).filter(|straight| !straight.is_empty())
+}
+
+/// A client goes on as it came: within TLS, or without.
+fn straight_at(about: &NodeAbout, is_tls: bool) -> &str {
+    match is_tls {
+        true => &about.straight_tls,
+        false => &about.straight,
+    }
 }
 
 /// The host and port of an address. Clients know IPv6 without its brackets.

@@ -116,7 +116,7 @@ pub(in crate::redis::commands) fn redirect(
         true => Duration::ZERO,
         false => SETTLE,
     };
-    let Some(moved) = cluster.redirect(name, settle) else {
+    let Some(moved) = cluster.redirect(name, settle, client.is_tls) else {
         return Ok(());
     };
     // The connection has units of it from before the partition moved.
