@@ -214,6 +214,16 @@ impl PeerLinks {
         self.send_within(to, message, bytes_max)
     }
 
+    /// The same, for what may be left out: it is refused when half of the room is taken.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`send`](Self::send).
+    pub fn send_if_room(&self, to: &Incarnation, message: LinkMessage) -> Result<(), LinkError> {
+        let bytes_max = self.shared().options.limits.bytes_max;
+        self.send_within(to, message, bytes_max / 2)
+    }
+
     /// Send what the core tells another node.
     ///
     /// # Errors

@@ -103,6 +103,15 @@ pub enum LinkMessage {
         /// The numbers.
         bytes: Vec<u8>,
     },
+    /// The sender wants to be told what happens to values of the receiver, or does not any more.
+    Watches(bool),
+    /// The sender tells everything of that from now on.
+    Watched {
+        /// It begins. If not, it has left something out.
+        is_first: bool,
+    },
+    /// What happened to a value of the sender.
+    Happened(Vec<u8>),
     /// A message between the machines of two nodes.
     Peer(PeerMessage),
     /// A message between an entry node and an owner about rows in memory.
@@ -167,7 +176,8 @@ impl LinkMessage {
             Self::Ended { holder, .. } => holder.len(),
             Self::Report { bytes, .. } => bytes.len(),
             Self::Digest { range, bytes, .. } => range.len() + bytes.len(),
-            Self::Peer(_) => 0,
+            Self::Happened(bytes) => bytes.len(),
+            Self::Watches(_) | Self::Watched { .. } | Self::Peer(_) => 0,
             Self::Row { message, told } => rows::len(message) + told.len(),
         }
     }
@@ -208,6 +218,11 @@ impl LinkMessage {
                 range,
                 bytes,
             } => write_digest(*partition, range, bytes, out),
+            Self::Watches(wants) => drop(begin(out, "watches", 1).integer((*wants).into())),
+            Self::Watched { is_first } => {
+                begin(out, "watched", 1).integer((*is_first).into());
+            }
+            Self::Happened(bytes) => drop(begin(out, "happened", 1).bulk(bytes)),
             Self::Peer(PeerMessage::Serves { partition, epoch }) => {
                 begin(out, "serves", 2)
                     .integer((*partition).into())
@@ -312,6 +327,11 @@ fn read_message(verb: &[u8], fields: &mut FrameFields) -> Result<LinkMessage, Ba
             range: fields.bytes()?,
             bytes: fields.bytes()?,
         },
+        b"watches" => LinkMessage::Watches(fields.number()? != 0),
+        b"watched" => LinkMessage::Watched {
+            is_first: fields.number()? != 0,
+        },
+        b"happened" => LinkMessage::Happened(fields.bytes()?),
         b"serves" => LinkMessage::Peer(PeerMessage::Serves {
             partition: fields.small()?,
             epoch: fields.number()?,

@@ -11,6 +11,7 @@ use parking_lot::Mutex;
 use rideau_apps::Event;
 use rideau_config::{User, globs};
 use rideau_process::panics;
+use serde_json::json;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::task::AbortHandle;
 
@@ -18,7 +19,7 @@ use crate::state::clients::ClientCard;
 use crate::state::daemon::Daemon;
 use crate::state::push::{Push, PushQueue};
 use crate::state::quota::{Counted, Over, Usage};
-use crate::state::values::Happened;
+use crate::state::values::{FarValue, Happened};
 use crate::state::viewer::Viewer;
 
 /// The channel of what happens to values; that of one range is below it.
@@ -26,6 +27,9 @@ pub(crate) const VALUES: &str = "rideau:ranges";
 
 /// The word for messages about values, in place of a kind of event.
 const VALUE: &str = "value";
+
+/// The word for messages about other nodes that tell of values.
+const NODE: &str = "node";
 
 /// The subscriptions of one connection.
 #[derive(Default)]
@@ -244,29 +248,40 @@ impl Watch {
             return Ok(());
         };
         let mut happened = daemon.values.ranges.watch();
+        let (heard, mut far) = daemon.values.watchers.subscribe();
         let (daemon, outbox) = (Arc::downgrade(daemon), Arc::clone(&card.outbox));
         let (channels, user) = (Arc::clone(&self.channels), Arc::clone(&self.user));
+        let watcher = ValueWatcher {
+            channels,
+            user,
+            outbox,
+        };
         let task = Task::forward(&card.outbox, counted, async move {
+            for node in heard {
+                watcher.hear_far(&FarValue::Heard(node));
+            }
             loop {
-                let event = happened.recv().await;
+                let event = tokio::select! {
+                    event = happened.recv() => event,
+                    value = far.recv() => {
+                        // The numbers of a node tell that some are missing.
+                        match value {
+                            Ok(value) => watcher.hear_far(&value),
+                            Err(RecvError::Lagged(_)) => (),
+                            Err(RecvError::Closed) => return,
+                        }
+                        continue;
+                    }
+                };
                 let Some(daemon) = daemon.upgrade() else {
                     return;
                 };
                 match event {
                     Ok(event) => {
                         let seen = Happened::of(&daemon.catalog.load().ranges, &event);
-                        let user = user.load();
-                        let user = user.as_ref();
-                        if user.is_some_and(|user| !user.may_use("range", &seen.range)) {
-                            continue;
-                        }
-                        let name = format!("{VALUES}:{}", seen.range);
-                        let wanted = channels.lock().clone();
-                        let text: Arc<str> = seen.json(user.map(|user| &**user)).to_string().into();
-                        let of = (VALUE, Arc::clone(&seen.range));
-                        let wanted = wanted.iter();
-                        let pushes = wanted.filter_map(|one| one.message(&name, &text, &of));
-                        pushes.for_each(|push| outbox.push(push));
+                        let cluster = daemon.cluster.as_ref();
+                        let node = cluster.map(|cluster| &*cluster.node.options().name);
+                        watcher.hear(&seen, node);
                     }
                     // The numbers of the events tell that some are missing.
                     Err(RecvError::Lagged(_)) => (),
@@ -354,9 +369,49 @@ impl Watch {
     }
 }
 
+/// A connection that hears what happens to values.
+struct ValueWatcher {
+    channels: Arc<Mutex<Vec<Channel>>>,
+    user: Arc<ArcSwapOption<User>>,
+    outbox: Arc<PushQueue>,
+}
+
+impl ValueWatcher {
+    /// Something happened, at this node of a cluster.
+    fn hear(&self, seen: &Happened, node: Option<&str>) {
+        let user = self.user.load();
+        let user = user.as_ref();
+        if user.is_some_and(|user| !user.may_use("range", &seen.range)) {
+            return;
+        }
+        let name = format!("{VALUES}:{}", seen.range);
+        let wanted = self.channels.lock().clone();
+        let text = seen.json(user.map(|user| &**user), node).to_string().into();
+        let of = (VALUE, Arc::clone(&seen.range));
+        let wanted = wanted.iter();
+        let pushes = wanted.filter_map(|one| one.message(&name, &text, &of));
+        pushes.for_each(|push| self.outbox.push(push));
+    }
+
+    /// Another node has said something.
+    fn hear_far(&self, value: &FarValue) {
+        let (what, node) = match value {
+            FarValue::Happened(node, seen) => return self.hear(seen, Some(node)),
+            FarValue::Heard(node) => ("heard", node),
+            FarValue::Missed(node) => ("missed", node),
+            FarValue::Unheard(node) => ("unheard", node),
+        };
+        let text: Arc<str> = json!({ "what": what, "node": &**node }).to_string().into();
+        let wanted = self.channels.lock().clone();
+        let wanted = wanted.iter().filter(|one| one.name.starts_with(VALUES));
+        wanted.for_each(|one| self.outbox.push(one.notice(&text, node)));
+    }
+}
+
 /// Whether a user may see this kind and name.
 fn sees(user: Option<&User>, (kind, name): &(&'static str, Arc<str>)) -> bool {
     match *kind {
+        NODE => true,
         VALUE => user.is_none_or(|user| user.may_use("range", name)),
         kind => Viewer::of(user).sees_event(kind, name),
     }
@@ -368,6 +423,20 @@ impl Channel {
         let all = format!("rideau:events:{}:{}", event.kind, event.name);
         let of = (event.kind, event.name.as_str().into());
         self.message(&all, &viewer.json_of(event).to_string().into(), &of)
+    }
+
+    /// The message on this channel about a node.
+    fn notice(&self, text: &Arc<str>, node: &Arc<str>) -> Push {
+        let name = Arc::clone(&self.name);
+        Push::Message {
+            channel: match self.is_pattern {
+                true => VALUES.into(),
+                false => Arc::clone(&name),
+            },
+            pattern: self.is_pattern.then_some(name),
+            text: Arc::clone(text),
+            of: (NODE, Arc::clone(node)),
+        }
     }
 
     /// The message on a channel, if it is subscribed to.

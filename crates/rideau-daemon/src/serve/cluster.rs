@@ -1,16 +1,17 @@
 //! This server as a node of a cluster: it joins, links to the other nodes, and leaves.
 
 mod asks;
+mod straight;
+mod watching;
 
 use std::io;
-use std::net::{IpAddr, SocketAddr, TcpListener};
+use std::net::TcpListener;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 use std::{fs, future, str};
 
 use rideau::store::etcd::{EtcdLogin, EtcdOptions, EtcdTls};
-use rideau_apps::bind;
 use rideau_cluster::{
     ClusterNode, LINK_VERSIONS, LinkEvent, LinkMessage, LinkOptions, LinkSecret, MoveKind,
     MovedPartitions, NameEvent, NodeAbout, NodeError, NodeEvents, NodeOptions, NodeTable,
@@ -22,12 +23,15 @@ use rideau_process::panics;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 
+pub(super) use self::straight::StraightListeners;
 use crate::net::tls;
 use crate::state::cluster::{Cluster, read_left};
 use crate::state::daemon::Daemon;
 use crate::state::ticket;
 use crate::state::values::{self, RangeNumbers};
 use asks::AskServer;
+use straight::announced;
+use watching::tell_values;
 
 /// How often other nodes are told what is free here, if that has changed.
 const DIGEST: Duration = Duration::from_millis(50);
@@ -44,39 +48,6 @@ pub(super) struct Joining {
     listener: TcpListener,
     secret: LinkSecret,
     tls: Option<PeerTls>,
-}
-
-/// The listeners for clients of Redis Cluster, as far as there are any.
-#[derive(Default)]
-pub(super) struct StraightListeners {
-    pub(super) plain: Option<tokio::net::TcpListener>,
-    pub(super) tls: Option<tokio::net::TcpListener>,
-}
-
-impl StraightListeners {
-    fn bind(cluster: &ClusterConfig) -> io::Result<Self> {
-        let bound = |address: Option<SocketAddr>, key: &str| {
-            let bound = address.map(|address| {
-                bind::tcp(address).map_err(|error| super::unheard(address, key, &error))
-            });
-            bound.transpose()
-        };
-        Ok(Self {
-            plain: bound(cluster.listen_straight, "cluster.listen_straight")?,
-            tls: bound(cluster.listen_straight_tls, "cluster.listen_straight_tls")?,
-        })
-    }
-
-    /// Where each of them listens, as clients are told: with this host, if the config has one.
-    fn announced(&self, host: Option<&str>) -> io::Result<[String; 2]> {
-        let place = |listener: &Option<tokio::net::TcpListener>| {
-            let address = listener.as_ref().map(tokio::net::TcpListener::local_addr);
-            let address = address.transpose()?;
-            let place = address.map(|address| announced(host, address.ip(), address.port()));
-            io::Result::Ok(place.unwrap_or_default())
-        };
-        Ok([place(&self.plain)?, place(&self.tls)?])
-    }
 }
 
 impl Joining {
@@ -153,6 +124,13 @@ impl Joining {
         tokio::spawn(async move {
             panics::keep("leases that were taken back", || end_due(Arc::clone(&due))).await;
         });
+        let (told_daemon, told_cluster) = (Arc::clone(daemon), Arc::clone(&cluster));
+        tokio::spawn(async move {
+            panics::keep("what happens to values of this node", || {
+                tell_values(Arc::clone(&told_daemon), Arc::clone(&told_cluster))
+            })
+            .await;
+        });
         let daemon = Arc::clone(daemon);
         tokio::spawn(async move {
             panics::keep("what is free on this node", || {
@@ -187,15 +165,6 @@ fn peer_tls(cluster: &ClusterConfig) -> io::Result<Option<PeerTls>> {
     let private = tls::key(key).map_err(|error| bad("key", &error))?;
     let made = PeerTls::new(authorities, certificate, private);
     made.map(Some).map_err(|error| bad("cert", &error))
-}
-
-/// An address as other nodes and clients are told.
-fn announced(host: Option<&str>, ip: IpAddr, port: u16) -> String {
-    let host = host.map_or_else(|| ip.to_string(), str::to_owned);
-    match host.contains(':') {
-        true => format!("[{host}]:{port}"),
-        false => format!("{host}:{port}"),
-    }
 }
 
 /// The options of the node.
@@ -409,6 +378,7 @@ impl LinkKeeper {
         *self.cluster.links.write() = None;
         *self.cluster.server.write() = None;
         self.cluster.unlinked_all();
+        self.daemon.values.watchers.unlinked_all();
         self.me.clone_from(&me);
         let Some(me) = me else {
             return Ok(());
@@ -449,9 +419,13 @@ async fn tell_node(
     let mut reports = ReportParts::new(REPORTS_MAX);
     while let Some(event) = told.recv().await {
         match event {
-            LinkEvent::Linked(node) => cluster.linked(node),
+            LinkEvent::Linked(node) => {
+                daemon.values.watchers.linked(node.clone());
+                cluster.linked(node);
+            }
             LinkEvent::Unlinked(node) => {
                 reports.forget(&node);
+                daemon.values.watchers.unlinked(&node);
                 cluster.unlinked(node);
             }
             LinkEvent::Message(node, LinkMessage::Row { message, told }) => {
@@ -482,7 +456,7 @@ async fn tell_node(
                     links.heard(&node, id);
                 }
             }
-            LinkEvent::Message(node, message) => hear(&cluster, &node, &message),
+            LinkEvent::Message(node, message) => hear(&daemon, &cluster, &node, &message),
         }
     }
 }
@@ -514,9 +488,14 @@ fn hear_report(
     cluster.row_heard(node, cluster.link(node), message, &[]);
 }
 
-fn hear(cluster: &Cluster, node: &Incarnation, message: &LinkMessage) {
-    let LinkMessage::Digest { range, bytes, .. } = message else {
-        return;
+fn hear(daemon: &Daemon, cluster: &Cluster, node: &Incarnation, message: &LinkMessage) {
+    let watchers = &daemon.values.watchers;
+    let (range, bytes) = match message {
+        LinkMessage::Digest { range, bytes, .. } => (range, bytes),
+        LinkMessage::Watches(wants) => return watchers.asked(node.clone(), *wants),
+        LinkMessage::Watched { is_first } => return watchers.begun(node, *is_first),
+        LinkMessage::Happened(bytes) => return watchers.happened(node, bytes),
+        _ => return,
     };
     if let (Ok(range), Some((free, [is_waited, numbers @ ..]))) =
         (str::from_utf8(range), bytes.split_first_chunk())

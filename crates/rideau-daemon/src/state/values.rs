@@ -12,6 +12,7 @@ mod secret;
 mod store;
 mod view;
 mod watch;
+mod watchers;
 
 use std::collections::HashMap;
 use std::fmt;
@@ -38,6 +39,7 @@ pub(crate) use secret::ValueTicket;
 pub(crate) use store::folder;
 pub(crate) use view::{Counted, ViewPlaces};
 pub(crate) use watch::Happened;
+pub(crate) use watchers::{FarValue, ValueWatchers};
 
 /// All values of all ranges.
 pub(crate) struct Values {
@@ -54,6 +56,8 @@ pub(crate) struct Values {
     ending: Mutex<Option<(Instant, HashMap<RangeId, u64>)>>,
     /// Logs what happens, for a while.
     pub(crate) debug: Mutex<Option<AbortHandle>>,
+    /// Clients that hear what happens to values, here and at other nodes.
+    pub(crate) watchers: ValueWatchers,
 }
 
 /// Why values cannot be given out like that.
@@ -191,6 +195,7 @@ impl Values {
             held: Mutex::default(),
             ending: Mutex::default(),
             debug: Mutex::default(),
+            watchers: ValueWatchers::default(),
         }
     }
 

@@ -3,9 +3,11 @@
 use std::collections::BTreeSet;
 use std::thread;
 
+use serde_json::Value as Json;
+
 use crate::cluster::{Rig, ask_on, reserved, until_spread};
 use crate::server::{Server, until};
-use crate::wire::Value;
+use crate::wire::{Value, Wire};
 
 fn nodes<const N: usize>(rig: &Rig, names: [&str; N]) -> [Server; N] {
     let nodes = names.map(|name| rig.node(name));
@@ -143,4 +145,47 @@ fn every_node_tells_of_the_whole_cluster() {
     let mut wire = nodes[1].operator();
     assert_eq!(ask_on(&mut wire, "RANGE.RELEASE KEYPREFIX g1:").int(), 30);
     assert_eq!(ask_on(&mut wire, "RANGE.RELEASE KEYPREFIX g").int(), 30);
+}
+
+/// What a watching client is told next: the kind, the node, and the value if it is about one.
+fn told(wire: &mut Wire) -> (String, String, Option<String>) {
+    let message = wire.read();
+    assert_eq!(message.at(0).text(), "message", "{message}");
+    let line: Json = serde_json::from_str(&message.at(2).text()).unwrap();
+    let text = |key: &str| line[key].as_str().map(str::to_owned);
+    (text("what").unwrap(), text("node").unwrap(), text("value"))
+}
+
+#[test]
+fn a_client_hears_what_happens_to_values_of_all_nodes_and_which_it_does_not_hear() {
+    let rig = Rig::start();
+    let [one, two, three] = nodes(&rig, ["n1", "n2", "n3"]);
+    let mut watcher = one.connect();
+    assert_eq!(
+        watcher.ask("RANGE.WATCH all").at(1).text(),
+        "rideau:ranges:all"
+    );
+    let heard = |node: &str| ("heard".to_owned(), node.to_owned(), None);
+    let all = BTreeSet::from([told(&mut watcher), told(&mut watcher)]);
+    assert_eq!(all, BTreeSet::from([heard("n2"), heard("n3")]));
+    for node in [&one, &two, &three] {
+        let mut wire = node.connect();
+        // Of another range.
+        reserved(&ask_on(&mut wire, "RESERVE few TTL 600000"));
+        let (value, ticket) = reserved(&ask_on(&mut wire, "RESERVE all TTL 600000"));
+        assert_eq!(ask_on(&mut wire, &format!("RELEASE {ticket}")).text(), "OK");
+        for what in ["reserved", "released"] {
+            let (told_what, _, told_value) = told(&mut watcher);
+            assert_eq!((&*told_what, told_value.as_ref()), (what, Some(&value)));
+        }
+    }
+    three.kill();
+    assert_eq!(told(&mut watcher), ("unheard".into(), "n3".into(), None));
+    let _three = rig.node("n3");
+    assert_eq!(told(&mut watcher), heard("n3"));
+    // One that begins later is told at once which nodes it hears.
+    let mut later = two.connect();
+    assert_eq!(later.ask("SUBSCRIBE rideau:ranges").at(2).int(), 1);
+    let all = BTreeSet::from([told(&mut later), told(&mut later)]);
+    assert_eq!(all, BTreeSet::from([heard("n1"), heard("n3")]));
 }

@@ -26,6 +26,8 @@ pub(crate) const FIND: &str = "~find";
 pub(crate) const ALL: &str = "~all";
 /// Execute a command of which every node does its part: the command.
 pub(crate) const PART: &str = "~part";
+/// What happened to a value: its words. It goes in a message, and is not asked.
+pub(crate) const HAPPENED: &str = "~happened";
 
 /// Let a lease of a regulator go on: the ticket of its row.
 pub(crate) const RENEW: &str = "~renew";

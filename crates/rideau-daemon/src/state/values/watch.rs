@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use super::{NamedRanges, sees_fence};
 
 /// One thing that happened to a value, in words.
+#[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Happened {
     /// The name of its range; empty if that is gone.
     pub range: Arc<str>,
@@ -38,26 +39,42 @@ impl Happened {
         }
     }
 
-    /// One line of JSON, for this user: the fence of others is nothing to know.
-    pub(crate) fn json(&self, user: Option<&User>) -> Value {
+    /// One line of JSON, for this user: the fence of others is nothing to know. In a cluster
+    /// it says at which node it happened.
+    pub(crate) fn json(&self, user: Option<&User>, node: Option<&str>) -> Value {
         let sees_fence = sees_fence(user, self.owner.as_deref());
-        json!({
+        let mut line = json!({
             "number": self.number,
             "what": self.what,
             "range": &*self.range,
             "value": self.value,
             "fence": sees_fence.then_some(self.fence),
-        })
+        });
+        if let Some(node) = node {
+            line["node"] = node.into();
+        }
+        line
     }
 }
 
+/// The kinds of changes.
+pub(crate) const CHANGES: [&str; 6] = [
+    "reserved",
+    "updated",
+    "expired",
+    "released",
+    "cancelled",
+    "changed",
+];
+
 fn word(what: What) -> &'static str {
+    let [reserved, updated, expired, released, cancelled, changed] = CHANGES;
     match what {
-        What::Reserved => "reserved",
-        What::Updated => "updated",
-        What::Expired => "expired",
-        What::Released => "released",
-        What::Cancelled => "cancelled",
-        _ => "changed",
+        What::Reserved => reserved,
+        What::Updated => updated,
+        What::Expired => expired,
+        What::Released => released,
+        What::Cancelled => cancelled,
+        _ => changed,
     }
 }

@@ -11,6 +11,7 @@ use crate::net::tls_files::SharedAcceptor;
 use crate::serve::Listener;
 use crate::tls;
 use rideau_apps::IoThreads;
+use rideau_apps::bind;
 use rideau_config::{Config, Tls};
 use rideau_testing::certificates::{Identity, Signer, papers, signer};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
@@ -99,9 +100,8 @@ impl Server {
             .unwrap_or_else(|faults| panic!("{faults}"));
         let daemon = Daemon::new(config, crate::COMMAND_NAMES).unwrap();
         let address = "127.0.0.1:0".parse().unwrap();
-        let listener = Listener::bind_tls(address, SharedAcceptor::new(acceptor.unwrap()), within)
-            .await
-            .unwrap();
+        let acceptor = SharedAcceptor::new(acceptor.unwrap());
+        let listener = Listener::tls(bind::tcp(address).unwrap(), acceptor, within, false);
         let port = listener.port().unwrap();
         let io_threads = Arc::new(IoThreads::start(Some(1)).unwrap());
         tokio::spawn(listener.serve(Arc::clone(&daemon), io_threads));
