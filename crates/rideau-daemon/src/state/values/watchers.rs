@@ -287,7 +287,7 @@ mod tests {
             panic!("it is no event");
         };
         assert_eq!((&**name, told), ("n2", &happened()));
-        assert_eq!(watchers.subscribe().0, ["n2".into()]);
+        assert_eq!(watchers.subscribe().0, [Arc::<str>::from("n2")]);
         watchers.unlinked(&node("n2"));
         assert!(matches!(&*client.try_recv().unwrap(), FarValue::Unheard(_)));
         watchers.linked(node("n2"));
