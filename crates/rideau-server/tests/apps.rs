@@ -28,6 +28,8 @@ mod faults;
 mod given;
 #[path = "apps/harness.rs"]
 mod harness;
+#[path = "apps/http2_floods.rs"]
+mod http2_floods;
 #[path = "apps/listeners.rs"]
 mod listeners;
 #[path = "apps/numbers.rs"]

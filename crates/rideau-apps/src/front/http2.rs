@@ -18,7 +18,7 @@ use hyper::{Method, Request, Response, StatusCode, header};
 use parking_lot::Mutex;
 use rideau_process::panics;
 
-use self::control_frames::{ControlFrames, TooMany};
+use self::control_frames::{ControlFrames, FloodGuard};
 use self::sending::Sending;
 use super::Front;
 use super::conn::ClientConn;
@@ -48,8 +48,7 @@ struct Served {
     front: Arc<Front>,
     conn: Arc<ClientConn>,
     connection: Connection<ControlFrames<IoTimeout<Stream>>, Bytes>,
-    /// The client has sent too many control frames.
-    too_many: TooMany,
+    floods: FloodGuard,
 }
 
 /// A request that is being answered. If it is dropped before it is over, the
@@ -67,7 +66,7 @@ pub(super) async fn serve(mut conn_open: OpenConn, conn: ClientConn, stream: Str
     let client = Arc::clone(&conn);
     stream.limit_unsent(UNSENT_MAX);
     let stream = IoTimeout::both(stream, patience.idle, move || client.is_busy());
-    let (stream, too_many) = ControlFrames::new(stream);
+    let (stream, floods) = ControlFrames::new(stream);
     let front = Arc::clone(&conn_open.front);
     let header_max = front.config.load().header_max;
     let shaken = Builder::new()
@@ -86,7 +85,7 @@ pub(super) async fn serve(mut conn_open: OpenConn, conn: ClientConn, stream: Str
         front,
         conn,
         connection,
-        too_many,
+        floods,
     };
     let finish = |served: Pin<&mut Served>| served.get_mut().connection.graceful_shutdown();
     conn_open.run(pin!(served), finish).await;
@@ -99,7 +98,10 @@ impl Future for Served {
         let served = self.get_mut();
         loop {
             let came = served.connection.poll_accept(context);
-            served.too_many.end(&mut served.connection);
+            let cut_off = served.floods.poll_end(&mut served.connection, context);
+            if cut_off.is_ready() {
+                break;
+            }
             let Some(came) = ready!(came) else {
                 break;
             };
@@ -237,6 +239,12 @@ impl Stay {
             front.log_no_request(&no, &self.conn, reply.length.unwrap_or_default());
             return reply;
         };
+        if spans.len() > front.config.load().headers_max {
+            let no = RequestRefusal::HeaderTooLarge;
+            let reply = front.refuse_at_once(&no, &self.conn);
+            front.log_no_request(&no, &self.conn, reply.length.unwrap_or_default());
+            return reply;
+        }
         let fields = Fields::new(&bytes, &spans);
         let len = fields.get("content-length").and_then(length);
         let whole = parts.uri.path_and_query();

@@ -252,6 +252,30 @@ async fn cookies_in_several_fields_are_one_field_for_the_app() {
     .await;
 }
 
+#[tokio::test]
+async fn a_head_has_no_more_fields_than_it_may() {
+    within(async {
+        let server = Server::answering(|_| ok("hello")).await;
+        let front = FrontConfig {
+            headers_max: 20,
+            ..FrontConfig::default()
+        };
+        let stage = Stage::of(app(), server.address, front).await;
+        let stream = TcpStream::connect(stage.address).await.expect("a front");
+        let mut sender = speaking(stream).await;
+        for (fields, status) in [(19, 200), (20, 431)] {
+            let mut request = Request::get("http://app.example/");
+            for number in 0..fields {
+                request = request.header(format!("x-{number}"), "1");
+            }
+            let asked = sender.send_request(request.body(Whole(None)).expect("a request"));
+            assert_eq!(asked.await.expect("an answer").status(), status);
+        }
+        stage.end().await;
+    })
+    .await;
+}
+
 /// The frames that a client begins with.
 const BEGIN: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
 
