@@ -41,6 +41,8 @@ mod operators;
 mod peer;
 #[path = "apps/places.rs"]
 mod places;
+#[path = "apps/raw_requests.rs"]
+mod raw_requests;
 #[path = "apps/real.rs"]
 mod real;
 #[path = "apps/replay.rs"]

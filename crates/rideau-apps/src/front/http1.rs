@@ -198,7 +198,11 @@ impl Connection<'_> {
         let reply = self.front.refuse_at_once(&no, self.conn);
         let len = reply.length.unwrap_or_default();
         self.front.log_no_request(&no, self.conn, len);
-        let _ = self.send(reply, Manner::LAST).await;
+        let manner = Manner {
+            wants_head: *self.client.lock().head().0.method() == Method::HEAD,
+            ..Manner::LAST
+        };
+        let _ = self.send(reply, manner).await;
     }
 
     /// Wait for what a process says, as long as the client is there; none if it left.

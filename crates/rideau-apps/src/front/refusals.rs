@@ -290,6 +290,8 @@ impl RequestRefusal {
         matches!(
             self,
             Self::Bad(_)
+                // A client that wanted a tunnel may have begun to talk through it.
+                | Self::Method
                 | Self::HeaderTooLarge
                 | Self::HeaderTimeout
                 | Self::BodyTooLarge

@@ -1,5 +1,7 @@
 //! Follows a body in chunks to its end, and finds what is wrong with it.
 
+use super::head::is_of_token;
+
 /// Digits of the size of a chunk.
 const DIGITS_MAX: u8 = 15;
 /// Bytes of what a chunk says besides its size, and of what follows the last.
@@ -27,7 +29,9 @@ enum Place {
     BytesEnd,
     /// At the start of a line after the last chunk.
     Line,
-    /// Within such a line.
+    /// Within the name of such a line.
+    TrailerName,
+    /// Behind the name of such a line.
     Trailer,
     TrailerEnd,
     LastEnd,
@@ -102,12 +106,19 @@ impl Chunks {
             (Place::BytesReturn, b'\r') => Some(Place::BytesEnd),
             (Place::BytesEnd, b'\n') => Some(Place::Size),
             (Place::Line, b'\r') => Some(Place::LastEnd),
-            (Place::Line, b' ' | b'\t' | b':') => None,
+            (Place::Line | Place::TrailerName, _) if is_of_token(byte) => {
+                self.trailers.push(byte);
+                self.aside(byte).then_some(Place::TrailerName)
+            }
+            (Place::TrailerName, b':') => {
+                self.trailers.push(byte);
+                self.aside(byte).then_some(Place::Trailer)
+            }
             (Place::Trailer, b'\r') => {
                 self.trailers.extend_from_slice(b"\r\n");
                 Some(Place::TrailerEnd)
             }
-            (Place::Line | Place::Trailer, _) => {
+            (Place::Trailer, _) => {
                 self.trailers.push(byte);
                 self.aside(byte).then_some(Place::Trailer)
             }
@@ -192,6 +203,11 @@ mod tests {
             "5;a\nb\r\nhello",
             "1000000000000000\r\n",
             "0\r\n folded\r\n\r\n",
+            "0\r\nx: 1\r\n folded\r\n\r\n",
+            "0\r\n: 1\r\n\r\n",
+            "0\r\nx : 1\r\n\r\n",
+            "0\r\nGET / HTTP/1.1\r\n\r\n",
+            "0\r\nx\r\n\r\n",
             "0\r\n\rX",
             ";\r\n",
         ];

@@ -317,7 +317,12 @@ pub(crate) fn length(value: &[u8]) -> Option<u64> {
 
 /// Could it be the name of a field?
 pub(crate) fn is_token(name: &[u8]) -> bool {
-    !name.is_empty() && name.iter().all(|byte| TOKEN[usize::from(*byte)])
+    !name.is_empty() && name.iter().all(|byte| is_of_token(*byte))
+}
+
+/// Could it be a byte of such a name?
+pub(super) const fn is_of_token(byte: u8) -> bool {
+    TOKEN[byte as usize]
 }
 
 /// Could it be the value of a field? Without a way out in the middle, this is

@@ -72,7 +72,7 @@ const OPENING: &[&str] = &[
 /// No command follows these before the next line.
 const NO_COMMAND: &[&str] = &["[[", "case", "done", "esac", "fi", "for"];
 /// What only a benchmark starts, beside which it says how it is installed.
-const PEERS: &[&str] = &["nginx", "passenger"];
+const PEERS: &[&str] = &["passenger"];
 /// Used where `./test` has `sudo` and may use it.
 const OPTIONAL: &[&str] = &["sudo"];
 /// Programs in tests that must not exist, or whose configs are only read.

@@ -10,7 +10,7 @@ use crate::front::conn::ClientConn;
 use crate::front::headers::{self, Toward};
 use crate::front::ids::Id;
 use crate::http1::chunks::Chunks;
-use crate::http1::head::{Framing, Head, HeadLimits};
+use crate::http1::head::{Framing, Head, HeadLimits, is_token};
 use rideau_testing::fuzz::{self, Tried, below, is_once_in, one};
 
 const USUAL: u64 = 20_000;
@@ -362,7 +362,8 @@ fn slowly(input: &[u8]) -> Body {
         if line.is_empty() {
             return Some((body, at, trailers));
         }
-        if matches!(line[0], b' ' | b'\t' | b':') {
+        let name = line.split(|byte| *byte == b':').next()?;
+        if name.len() == line.len() || !is_token(name) {
             return None;
         }
         trailers.extend_from_slice(line);
