@@ -52,6 +52,7 @@ mod turn_away;
 mod upgrade;
 mod upload;
 mod upstream_conn;
+mod web_socket;
 
 use std::fmt;
 use std::sync::Arc;

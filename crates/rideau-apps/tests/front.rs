@@ -30,5 +30,7 @@ mod streams;
 mod times;
 #[path = "front/upgrades.rs"]
 mod upgrades;
+#[path = "front/web_sockets.rs"]
+mod web_sockets;
 #[path = "front/wire.rs"]
 mod wire;

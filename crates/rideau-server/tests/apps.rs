@@ -67,3 +67,5 @@ mod tiny;
 mod tls;
 #[path = "apps/trial.rs"]
 mod trial;
+#[path = "apps/web_sockets.rs"]
+mod web_sockets;

@@ -3,7 +3,9 @@
 //! The frames are those of `h2`; what they ask for is answered as any request is.
 
 mod control_frames;
+mod mapped;
 mod sending;
+mod tunnel;
 
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
@@ -14,12 +16,14 @@ use h2::RecvStream;
 use h2::server::{Builder, Connection, SendResponse};
 use hyper::body::Bytes;
 use hyper::http::request::Parts;
-use hyper::{Method, Request, Response, StatusCode, header};
+use hyper::{Method, Request, Response, StatusCode};
 use parking_lot::Mutex;
 use rideau_process::panics;
 
 use self::control_frames::{ControlFrames, FloodGuard};
+use self::mapped::MappedHead;
 use self::sending::Sending;
+use self::tunnel::WebSocket;
 use super::Front;
 use super::conn::ClientConn;
 use super::forward::{GoOn, Sent, Start, Visit};
@@ -30,8 +34,7 @@ use super::reply::{HttpReply, read};
 use super::request::{Begun, Heard};
 use super::upload::Source;
 use super::upstream_conn::is_bare;
-use crate::http1::fields::{Fields, Span};
-use crate::http1::head::{is_host, length};
+use crate::http1::head::length;
 use crate::http1::stream::Stream;
 use crate::io_timeout::IoTimeout;
 
@@ -59,6 +62,13 @@ struct Stay {
     is_over: bool,
 }
 
+/// What becomes of a request.
+enum Outcome {
+    Reply(HttpReply),
+    /// It is a WebSocket from now on.
+    Turned(Box<WebSocket>),
+}
+
 /// Serve a client until it leaves, or no client is served any more.
 pub(super) async fn serve(mut conn_open: OpenConn, conn: ClientConn, stream: Stream) {
     let conn = Arc::new(conn);
@@ -75,6 +85,7 @@ pub(super) async fn serve(mut conn_open: OpenConn, conn: ClientConn, stream: Str
         .initial_window_size(WINDOW)
         .initial_connection_window_size(WINDOW)
         .max_send_buffer_size(SEND_MAX)
+        .enable_connect_protocol()
         .handshake(stream);
     let connection = match conn_open.while_open(patience.head, shaken).await {
         Some(Ok(connection)) => connection,
@@ -131,23 +142,28 @@ async fn answer(
     let respond = Mutex::new(respond);
     let conn = Arc::clone(&stay.conn);
     let mut has_panicked = false;
-    let reply = {
-        let replied = stay.reply(&front, &parts, incoming, &respond);
-        let mut replied = pin!(panics::contain_async(replied));
+    let outcome = {
+        let outcome = stay.outcome(&front, &parts, incoming, &respond);
+        let mut outcome = pin!(panics::contain_async(outcome));
         // The client is heard while an app thinks.
-        let replied = poll_fn(|context| match replied.as_mut().poll(context) {
-            Poll::Ready(Ok(reply)) => Poll::Ready(Some(reply)),
+        let outcome = poll_fn(|context| match outcome.as_mut().poll(context) {
+            Poll::Ready(Ok(outcome)) => Poll::Ready(Some(outcome)),
             Poll::Ready(Err(panicked)) => {
                 has_panicked = true;
                 let no = RequestRefusal::Panicked(panicked);
-                Poll::Ready(Some(front.refuse_at_once(&no, &conn)))
+                let reply = front.refuse_at_once(&no, &conn);
+                Poll::Ready(Some(Outcome::Reply(reply)))
             }
             Poll::Pending => respond.lock().poll_reset(context).map(|_| None),
         });
-        replied.await
+        outcome.await
     };
-    let Some(reply) = reply else {
-        return;
+    let reply = match outcome {
+        Some(Outcome::Reply(reply)) => reply,
+        Some(Outcome::Turned(web_socket)) => {
+            return web_socket.carry(&mut stay, respond.into_inner()).await;
+        }
+        None => return,
     };
     let entry = stay.begun.as_ref().and_then(|begun| begun.log.as_ref());
     if let (Some(entry), true) = (entry, has_panicked) {
@@ -172,39 +188,6 @@ async fn answer(
     }
 }
 
-/// Fields as HTTP/1 has them, with the host among them; none if that is none.
-fn written(parts: &Parts) -> Option<(Vec<u8>, Vec<Span>)> {
-    let (mut bytes, mut spans) = (Vec::new(), Vec::new());
-    let mut add = |name: &str, value: &[u8]| {
-        let start = bytes.len();
-        bytes.extend_from_slice(name.as_bytes());
-        bytes.push(b':');
-        bytes.extend_from_slice(value);
-        let span = Span::new(start, &bytes[start..], name.len())?;
-        spans.push(span);
-        Some(())
-    };
-    // What the request itself says counts more than its fields.
-    let authority = parts.uri.authority().map(|host| host.as_str().as_bytes());
-    let mut hosts = parts.headers.get_all(header::HOST).iter();
-    let host = authority.or_else(|| hosts.next().map(|host| host.as_bytes()));
-    if authority.is_none() && hosts.next().is_some() {
-        return None;
-    }
-    add("host", host.filter(|host| is_host(host))?)?;
-    let is_added = |name: &header::HeaderName| *name == header::HOST || *name == header::COOKIE;
-    for (name, value) in parts.headers.iter().filter(|(name, _)| !is_added(name)) {
-        add(name.as_str(), value.as_bytes())?;
-    }
-    // HTTP/2 may send them one by one. HTTP/1 has one field for all of them.
-    let cookies = parts.headers.get_all(header::COOKIE).iter();
-    let cookies: Vec<_> = cookies.map(|cookie| cookie.as_bytes()).collect();
-    if !cookies.is_empty() {
-        add("cookie", &cookies.join(&b"; "[..]))?;
-    }
-    Some((bytes, spans))
-}
-
 /// Tell a client something before its answer, if it is still there.
 fn tell(respond: &Mutex<SendResponse<Bytes>>, status: StatusCode, fields: &[u8]) {
     let mut early = Response::new(());
@@ -225,42 +208,40 @@ impl Stay {
         }
     }
 
-    /// The answer to what is asked.
-    async fn reply(
+    /// What becomes of a request.
+    async fn outcome(
         &mut self,
         front: &Front,
         parts: &Parts,
         incoming: RecvStream,
         respond: &Mutex<SendResponse<Bytes>>,
-    ) -> HttpReply {
-        let Some((bytes, spans)) = written(parts) else {
-            let no = RequestRefusal::Bad("its host is not valid");
-            let reply = front.refuse_at_once(&no, &self.conn);
-            front.log_no_request(&no, &self.conn, reply.length.unwrap_or_default());
-            return reply;
+    ) -> Outcome {
+        let mapped = MappedHead::new(parts, front.config.load().headers_max);
+        let head = match mapped {
+            Ok(head) => head,
+            Err(no) => return Outcome::Reply(self.refuse(front, &no)),
         };
-        if spans.len() > front.config.load().headers_max {
-            let no = RequestRefusal::HeaderTooLarge;
-            let reply = front.refuse_at_once(&no, &self.conn);
-            front.log_no_request(&no, &self.conn, reply.length.unwrap_or_default());
-            return reply;
-        }
-        let fields = Fields::new(&bytes, &spans);
-        let len = fields.get("content-length").and_then(length);
-        let whole = parts.uri.path_and_query();
+        let fields = head.fields();
+        let len = match head.web_socket {
+            Some(_) => None,
+            None => fields.get("content-length").and_then(length),
+        };
         let heard = Heard {
-            method: &parts.method,
-            target: whole.map_or("/", |whole| whole.as_str()).as_bytes(),
+            method: &head.method,
+            target: head.target,
             version: "HTTP/2.0",
             fields,
             host: fields.get("host"),
             accept: fields.get("accept"),
-            names_fields: true,
+            names_fields: false,
             length: len,
-            upgrades: false,
+            upgrades: head.web_socket.is_some(),
             is_shared: true,
         };
         let begun = self.begun.insert(front.begin(&self.conn, &heard));
+        if let Some(key) = head.web_socket {
+            return self.turn(front, incoming, &key).await;
+        }
         let expects = |value: &[u8]| value.eq_ignore_ascii_case(b"100-continue");
         let expects = fields.get("expect").is_some_and(expects);
         let go_on = || tell(respond, StatusCode::CONTINUE, b"");
@@ -279,7 +260,14 @@ impl Stay {
             log: begun.log.as_deref(),
             early: Some(&early),
         };
-        front.answer(begun, &visit, sent, Start::New).await
+        Outcome::Reply(front.answer(begun, &visit, sent, Start::New).await)
+    }
+
+    /// The answer to what is no request.
+    fn refuse(&self, front: &Front, no: &RequestRefusal) -> HttpReply {
+        let reply = front.refuse_at_once(no, &self.conn);
+        front.log_no_request(no, &self.conn, reply.length.unwrap_or_default());
+        reply
     }
 }
 

@@ -48,6 +48,8 @@ pub(super) enum RequestRefusal {
     BuffersFull,
     /// It wants a tunnel, or its own words back.
     Method,
+    /// It would go on with a protocol that is not spoken.
+    UnknownProtocol,
     /// Its host has another certificate than its connection.
     Misdirected,
     /// Its client may not come.
@@ -122,6 +124,7 @@ impl RequestRefusal {
             Self::HeaderTimeout | Self::BodyTimeout => StatusCode::REQUEST_TIMEOUT,
             Self::BodyTooLarge => StatusCode::PAYLOAD_TOO_LARGE,
             Self::Method => StatusCode::METHOD_NOT_ALLOWED,
+            Self::UnknownProtocol => StatusCode::NOT_IMPLEMENTED,
             Self::Misdirected => StatusCode::MISDIRECTED_REQUEST,
             Self::Denied => StatusCode::FORBIDDEN,
             Self::WithoutTls { .. } => StatusCode::PERMANENT_REDIRECT,
@@ -145,6 +148,7 @@ impl RequestRefusal {
             Self::BodyTimeout => "body_timeout",
             Self::BuffersFull => "buffers_full",
             Self::Method => "method_not_allowed",
+            Self::UnknownProtocol => "unknown_protocol",
             Self::Misdirected => "misdirected",
             Self::Denied => "denied",
             Self::WithoutTls { .. } => "without_tls",
@@ -173,6 +177,7 @@ impl RequestRefusal {
             Self::BodyTimeout => "The body of the request comes too slowly.",
             Self::BuffersFull => "Too much is being sent already. Please try again soon.",
             Self::Method => "CONNECT and TRACE are not served here.",
+            Self::UnknownProtocol => "CONNECT leads to WebSockets only.",
             Self::Misdirected => "This host needs a connection of its own.",
             Self::Denied => "Your address may not come here.",
             Self::WithoutTls { .. } => "This is served within TLS.",
@@ -487,6 +492,7 @@ mod tests {
             (RequestRefusal::BodyTimeout, 408, "body_timeout"),
             (RequestRefusal::BuffersFull, 503, "buffers_full"),
             (RequestRefusal::Method, 405, "method_not_allowed"),
+            (RequestRefusal::UnknownProtocol, 501, "unknown_protocol"),
             (RequestRefusal::Misdirected, 421, "misdirected"),
             (RequestRefusal::Denied, 403, "denied"),
             (RequestRefusal::ClientBusy, 429, "client_connections_max"),

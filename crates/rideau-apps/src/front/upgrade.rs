@@ -158,6 +158,21 @@ impl Turned {
         }
     }
 
+    /// What the app said as it turned.
+    pub(super) fn take_fields(&mut self) -> Vec<u8> {
+        std::mem::take(&mut self.reply.fields)
+    }
+
+    /// Carry bytes from now on, to the end of that. Returns how many the client was sent.
+    pub(super) async fn carry(self, client: impl AsyncRead + AsyncWrite + Unpin) -> u64 {
+        self.tunnel.run(self.session, client, self.process).await
+    }
+
+    /// The app did not mean what it said.
+    pub(super) fn give_up(self) {
+        self.session.end(Ended::Broken);
+    }
+
     /// Tell the client, and carry bytes from now on.
     pub(super) fn begin(self, client: Arc<Mutex<Client>>) {
         let Some(client) = Arc::into_inner(client) else {
@@ -188,7 +203,12 @@ struct Tunnel {
 
 impl Tunnel {
     /// Returns how many bytes the client was sent.
-    async fn run(self, session: Session, client: MessageIo, mut process: MessageIo) -> u64 {
+    async fn run(
+        self,
+        session: Session,
+        client: impl AsyncRead + AsyncWrite + Unpin,
+        mut process: MessageIo,
+    ) -> u64 {
         let heard = Arc::new(Heard::new());
         let mut client = Ear(client, Arc::clone(&heard));
         let drained = session.process().drained();

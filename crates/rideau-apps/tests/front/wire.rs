@@ -137,10 +137,15 @@ impl Peer {
         Some(bytes)
     }
 
+    /// All that came and was not looked at yet.
+    pub(crate) fn take(&mut self) -> Vec<u8> {
+        std::mem::take(&mut self.held)
+    }
+
     /// Everything until the end.
     pub(crate) async fn rest(&mut self) -> Vec<u8> {
         while self.more().await {}
-        std::mem::take(&mut self.held)
+        self.take()
     }
 
     /// A whole request; none at the end or if it is cut.
