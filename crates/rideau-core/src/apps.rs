@@ -23,6 +23,8 @@ mod plan;
 mod process;
 mod restart;
 mod serve;
+mod server;
+mod servers;
 mod sessions;
 mod settle;
 mod start;
@@ -54,7 +56,7 @@ pub use self::effect::{
     AnswerHead, AppId, Ask, Came, Effect, Ended, Leaving, Note, ProcessId, Restart, Session,
     SessionId,
 };
-pub use self::options::{EvictFor, Limits, Options};
+pub use self::options::{EvictFor, Limits, Options, ServerRules};
 pub use self::stats::{AppStats, Deploy, ProcessStats, State, Stats};
 pub use self::streams::{StreamWatch, is_stream_type};
 pub use self::trial::{EndedTrial, SideStats, TrialRules, TrialStats, TrialVerdict};
@@ -80,8 +82,10 @@ pub struct Apps<R> {
     apps: Vec<Option<Box<App<R>>>>,
     processes: Processes,
     sessions: Sessions,
-    /// Counts of the processes of all apps, by what they do.
+    /// Counts of the processes of all apps, by what they do; servers are not in them.
     counts: Counts,
+    /// Servers of all apps.
+    servers: usize,
     timers: Timers,
     /// Apps that want a process started, in the order in which they came.
     room: VecDeque<u32>,
@@ -117,6 +121,7 @@ impl<R: Reply> Apps<R> {
             processes: Processes::default(),
             sessions: Sessions::default(),
             counts: Counts::default(),
+            servers: 0,
             timers: Timers::new(),
             room: VecDeque::new(),
             is_roomier: false,
@@ -159,6 +164,9 @@ impl<R: Reply> Apps<R> {
             return;
         }
         app.asked = Some(now);
+        if app.options.servers.is_some() {
+            return;
+        }
         let start = app.pace.start();
         self.worth.asked(at, start, now);
     }
@@ -268,10 +276,9 @@ impl<R: Reply> Apps<R> {
         }
         let ask = &ask;
         let app = self.app(at);
-        let may_come = app.counts.ready + app.counts.starting > 0;
-        if !may_come && !app.failures.may_start(now) {
-            let retry_after = app.failures.wait(now);
-            let refusal = self.turn_away(at, ask, Reason::Starting, now);
+        if let Some(reason) = app.hopeless(now) {
+            let retry_after = self.comes_back_in(at, now);
+            let refusal = self.turn_away(at, ask, reason, now);
             return Came::Refused(come_back(refusal, retry_after));
         }
         if let Some(slot) = self.sticks_to(at, ask) {
@@ -312,9 +319,11 @@ impl<R: Reply> Apps<R> {
         let was = std::mem::replace(&mut process.doing, doing);
         let app = self.apps[process.app as usize].as_mut();
         let app = app.expect("an app is there while it has processes");
-        for counts in [&mut self.counts, &mut app.counts] {
-            counts.remove(was);
-            counts.add(doing);
+        app.counts.remove(was);
+        app.counts.add(doing);
+        if process.server.is_none() {
+            self.counts.remove(was);
+            self.counts.add(doing);
         }
     }
 }
@@ -345,7 +354,7 @@ impl<R: Reply> Machine for Apps<R> {
 
 /// The same refusal, but not to come back sooner than that.
 fn come_back(mut refusal: Refusal, retry_after: Duration) -> Refusal {
-    if refusal.reason == Reason::Starting {
+    if matches!(refusal.reason, Reason::Starting | Reason::Down) {
         refusal.retry_after = retry_after;
     }
     refusal

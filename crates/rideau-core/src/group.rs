@@ -146,7 +146,7 @@ fn tells(reason: Reason) -> u8 {
         Reason::Suspended => 2,
         // Others had no time to say more.
         Reason::Busy => 3,
-        Reason::Starting => 4,
+        Reason::Starting | Reason::Down => 4,
         Reason::Full
         | Reason::Timeout
         | Reason::CoDel

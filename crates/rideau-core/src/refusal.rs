@@ -45,11 +45,13 @@ pub enum Reason {
     Excess,
     /// The limit of keys is reached.
     Keys,
+    /// No server answers.
+    Down,
 }
 
 impl Reason {
     /// Every reason, in the order of [`index`](Self::index).
-    pub const ALL: [Self; 18] = [
+    pub const ALL: [Self; 19] = [
         Self::Full,
         Self::Timeout,
         Self::CoDel,
@@ -68,6 +70,7 @@ impl Reason {
         Self::Nowhere,
         Self::Excess,
         Self::Keys,
+        Self::Down,
     ];
 
     /// The reason's place in [`ALL`](Self::ALL), to count by.
@@ -96,6 +99,7 @@ impl Reason {
             Self::Nowhere => "nowhere",
             Self::Excess => "excess",
             Self::Keys => "keys",
+            Self::Down => "down",
         }
     }
 }
@@ -124,6 +128,7 @@ impl fmt::Display for Reason {
             Self::Nowhere => "the group has no pool",
             Self::Excess => "it asked for no units, or for more than the capacity",
             Self::Keys => "the limit of keys is reached",
+            Self::Down => "no server answers",
         })
     }
 }

@@ -125,6 +125,8 @@ impl Shell<core::Apps<Waiter>> for AppsShell {
                     });
                 }
             }
+            // No app has servers here.
+            Effect::Look { .. } => (),
             Effect::Note(note) => self.note(&tables, &note, after),
             Effect::Closed => self.call(after, |inner| {
                 inner.closed.send_replace(true);

@@ -7,6 +7,7 @@ use crate::histogram::Histogram;
 use crate::ids::Ticket;
 use crate::ledger::{Ledger, Reply};
 use crate::queue::{AskOptions, Capacity, Queue};
+use crate::refusal::Reason;
 use crate::settings::OptionError;
 use crate::time::{Instant, nanos};
 use crate::waiting::Waiting;
@@ -18,7 +19,7 @@ use super::learner::Learner;
 use super::learnt::Learnt;
 use super::options::Options;
 use super::past::{Past, Rate};
-use super::process::Counts;
+use super::process::{Counts, Process};
 use super::stats::Deploy;
 use super::trial::{EndedTrial, Trial};
 
@@ -62,6 +63,14 @@ pub(super) struct App<R> {
     pub(super) failures: Failures,
     /// It goes with its last process.
     pub(super) is_removed: bool,
+    /// Sessions that fit into all servers that are up.
+    pub(super) server_places: usize,
+    /// Servers of it are being looked for.
+    pub(super) awaits_servers: bool,
+    /// More sessions at a time are tried in a server until then.
+    pub(super) rises_until: Instant,
+    /// How often what was learnt of servers changed.
+    pub(super) server_moves: u64,
     pub(super) due: Due,
     pub(super) tallies: Tallies,
 }
@@ -159,6 +168,10 @@ impl<R: Reply> App<R> {
             told: 1,
             failures: Failures::NONE,
             is_removed: false,
+            server_places: 0,
+            awaits_servers: false,
+            rises_until: Instant::START,
+            server_moves: 0,
             due: Due {
                 queue: Instant::NEVER,
                 sticky: Instant::NEVER,
@@ -171,9 +184,25 @@ impl<R: Reply> App<R> {
         })
     }
 
-    /// Sessions that fit into one process with the good code.
+    /// Sessions that fit into one process with the good code, or into one server on average.
     pub(super) fn limit(&self) -> usize {
-        self.limit_of(self.good)
+        let each = self.server_places.checked_div(self.counts.ready);
+        match each {
+            Some(each) if each > 0 => each,
+            _ => self.limit_of(self.good),
+        }
+    }
+
+    /// Sessions that fit into this process.
+    #[inline]
+    pub(super) fn limit_in(&self, process: &Process) -> usize {
+        match &process.server {
+            None => self.limit_of(process.generation),
+            Some(server) => {
+                let fixed = self.options.places();
+                fixed.unwrap_or_else(|| server.learner.limit())
+            }
+        }
     }
 
     /// Sessions that fit into one process with this code.
@@ -185,7 +214,36 @@ impl<R: Reply> App<R> {
 
     /// Sessions that fit into all processes that serve.
     fn places(&self) -> usize {
-        self.counts.ready.saturating_mul(self.limit())
+        match self.options.servers {
+            Some(_) => self.server_places,
+            None => self.counts.ready.saturating_mul(self.limit()),
+        }
+    }
+
+    /// More sessions at a time are tried, to see whether more get done.
+    fn is_rising(&self, now: Instant) -> bool {
+        match self.options.servers {
+            Some(_) => now < self.rises_until,
+            None => self.learnt.of(self.good).is_rising(now),
+        }
+    }
+
+    /// Why no ask can be served now or soon, if that is so.
+    pub(super) fn hopeless(&self, now: Instant) -> Option<Reason> {
+        let counts = self.counts;
+        let (is_hopeless, reason) = match self.options.servers {
+            None => {
+                let may_come = counts.ready + counts.starting > 0;
+                (!may_come && !self.failures.may_start(now), Reason::Starting)
+            }
+            Some(_) => {
+                // Those that an operator took out come back when the operator says so.
+                let may_come = counts.disabled > 0 && counts.down == 0;
+                let is_there = counts.ready > 0 || self.awaits_servers || may_come;
+                (!is_there, Reason::Down)
+            }
+        };
+        is_hopeless.then_some(reason)
     }
 
     /// Let the law of the queue know how many requests fit at once. As long as
@@ -193,12 +251,11 @@ impl<R: Reply> App<R> {
     /// a time are tried.
     pub(super) fn tell_load(&mut self, now: Instant) {
         let places = match self.options.places() {
-            None if self.learnt.of(self.good).is_rising(now) => {
-                self.counts.ready.saturating_mul(Learner::MOST)
-            }
+            None if self.is_rising(now) => self.counts.ready.saturating_mul(Learner::MOST),
             _ => self.places(),
         };
-        let is_coming = self.counts.starting > 0 || self.room != Room::Enough;
+        let is_coming =
+            self.counts.starting > 0 || self.room != Room::Enough || self.awaits_servers;
         let capacity = if places == 0 && is_coming {
             Capacity::Starting
         } else {
@@ -243,7 +300,10 @@ impl<R: Reply> App<R> {
     /// How long asks that come now will wait, if all goes on as it does.
     pub(super) fn expected_wait(&self, now: Instant) -> u64 {
         let waiting = self.waiting.len() as u128;
-        let places = self.limit() * self.counts.ready.max(1);
+        let places = match self.counts.ready {
+            0 => self.limit(),
+            _ => self.places().max(1),
+        };
         let service = match self.counts.ready {
             0 => self.pace.service,
             _ => self.pace.service.max(now.nanos_since(self.pace.moved)),

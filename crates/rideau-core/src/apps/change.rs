@@ -54,6 +54,7 @@ impl<R: Reply> Apps<R> {
             return Ok(());
         }
         let app = self.app_mut(at);
+        debug_assert_eq!(app.options.servers.is_some(), options.servers.is_some());
         let old = std::mem::replace(&mut *app.options, options);
         app.failures.end();
         if old.queue != app.options.queue {
@@ -118,7 +119,8 @@ impl<R: Reply> Apps<R> {
         Ok(())
     }
 
-    /// A process gets no more sessions, and stays. False if it is not ready.
+    /// A process gets no more sessions, and stays. False if it is not ready, and no server
+    /// that is down.
     pub fn disable(
         &mut self,
         process: ProcessId,
@@ -128,7 +130,11 @@ impl<R: Reply> Apps<R> {
         let Some((slot, at)) = self.find(process) else {
             return false;
         };
-        if !self.processes.at(slot).is_ready() || self.is_ending(at) {
+        let is_up = matches!(
+            self.processes.at(slot).doing,
+            Doing::Ready | Doing::Down { .. }
+        );
+        if !is_up || self.is_ending(at) {
             return false;
         }
         let process = self.processes.at_mut(slot);
@@ -190,7 +196,7 @@ impl<R: Reply> Apps<R> {
             return false;
         };
         let is_used = match self.processes.at(slot).doing {
-            Doing::Starting { .. } | Doing::Ready | Doing::Disabled => true,
+            Doing::Starting { .. } | Doing::Ready | Doing::Disabled | Doing::Down { .. } => true,
             Doing::Draining { .. } | Doing::Stopping { .. } => false,
         };
         if is_used {
@@ -226,7 +232,8 @@ impl<R: Reply> Apps<R> {
             return false;
         }
         let app = self.app(at);
-        let may_start = app.counts.starting == 0
+        let may_start = app.options.servers.is_none()
+            && app.counts.starting == 0
             && !app.is_occupied()
             && app.counts.taken() < app.max(self.limits.max);
         let started = may_start && self.try_start(at, Want::More, now, effects) == Tried::Started;

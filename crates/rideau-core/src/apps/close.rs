@@ -53,7 +53,7 @@ impl<R: Reply> Apps<R> {
     pub(super) fn end_all(&mut self, at: u32, now: Instant, effects: &mut Vec<Effect<R>>) {
         for slot in self.app(at).slots.clone() {
             match self.processes.at(slot).doing {
-                Doing::Starting { .. } | Doing::Ready | Doing::Disabled => {
+                Doing::Starting { .. } | Doing::Ready | Doing::Disabled | Doing::Down { .. } => {
                     self.leave(slot, Leaving::Closed, now, effects);
                 }
                 Doing::Draining { .. } | Doing::Stopping { .. } => (),

@@ -256,6 +256,13 @@ pub enum Effect<R> {
         /// The one on trial.
         new: ProcessId,
     },
+    /// Look whether a server answers; `looked` follows.
+    Look {
+        /// Of which app.
+        app: AppId,
+        /// Which.
+        server: ProcessId,
+    },
     /// Something happened that people want to know.
     Note(Note),
     /// All was closed, and the last process is gone.
@@ -318,6 +325,33 @@ pub enum Note {
         app: AppId,
         /// The code that it is true of.
         generation: u64,
+        /// The number so far, and from now on.
+        concurrency: (usize, usize),
+    },
+    /// A server is down: it gets no more sessions until it answers.
+    ServerDown {
+        /// Of which app.
+        app: AppId,
+        /// Which.
+        server: ProcessId,
+        /// What it did.
+        why: Leaving,
+    },
+    /// A server that was down answers.
+    ServerUp {
+        /// Of which app.
+        app: AppId,
+        /// Which.
+        server: ProcessId,
+        /// For how long it was down.
+        down_for: Duration,
+    },
+    /// Another number of sessions at a time was learnt to be better for a server.
+    ServerLearnt {
+        /// Of which app.
+        app: AppId,
+        /// Which.
+        server: ProcessId,
         /// The number so far, and from now on.
         concurrency: (usize, usize),
     },

@@ -36,7 +36,7 @@ impl<R: Reply> Apps<R> {
         let others = self.processes.all().filter(|(slot, process)| {
             let app = self.app(process.app);
             let is_spare = app.counts.ready > app.options.min && !self.is_replaced(*slot);
-            process.app != at && process.is_idle() && is_spare
+            process.server.is_none() && process.app != at && process.is_idle() && is_spare
         });
         let takeable = others.filter(|(_, process)| may_take(process));
         self.least_worth(takeable, now)
@@ -85,7 +85,8 @@ impl<R: Reply> Apps<R> {
         };
         let others = self.all().filter(|(other, app)| {
             let counts = app.counts;
-            *other != at && counts.ready > app.options.min && counts.used() >= least
+            let is_ours = *other != at && app.options.servers.is_none();
+            is_ours && counts.ready > app.options.min && counts.used() >= least
         });
         let (other, app) = others.max_by(|(a, first), (b, second)| {
             let sizes = first.counts.used().cmp(&second.counts.used());
@@ -125,6 +126,7 @@ impl<R: Reply> Apps<R> {
     /// The same for one app and its own limit.
     pub(super) fn shrink_app(&mut self, at: u32, now: Instant, effects: &mut Vec<Effect<R>>) {
         while let Some(Some(app)) = self.apps.get(at as usize)
+            && app.options.servers.is_none()
             && app.counts.taken() > app.max(self.limits.max)
             && let Some(slot) = self.superfluous(Some(at), now)
         {
@@ -135,7 +137,9 @@ impl<R: Reply> Apps<R> {
     fn superfluous(&self, at: Option<u32>, now: Instant) -> Option<u32> {
         let all = || {
             let all = self.processes.all();
-            all.filter(|(_, process)| at.is_none_or(|at| process.app == at))
+            all.filter(|(_, process)| {
+                process.server.is_none() && at.is_none_or(|at| process.app == at)
+            })
         };
         let idle = all().filter(|(_, process)| process.is_idle());
         let starting = Doing::Starting { replaces: false };

@@ -14,6 +14,15 @@ impl FreeSlots {
         self.0.iter()
     }
 
+    pub(super) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// The one with this many before it.
+    pub(super) fn at(&self, index: usize) -> &Place {
+        &self.0[index]
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

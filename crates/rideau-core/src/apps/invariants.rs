@@ -43,7 +43,8 @@ impl<R: Reply> Apps<R> {
                 );
                 assert_eq!(process.app, at);
                 outgoing += usize::from(process.outgoing.is_some());
-                let most = app.limit_of(process.generation);
+                let most = app.limit_in(process);
+                assert_eq!(process.server.is_some(), options.servers.is_some());
                 assert!(process.sessions < most || process.place.is_none());
                 let place = process.has_room(most, options);
                 let place = place.then(|| process.standing(*slot));
@@ -67,19 +68,23 @@ impl<R: Reply> Apps<R> {
 
     /// The counts match the apps.
     fn check_counts(&self) {
-        let mut all = Counts::default();
+        let (mut all, mut servers) = (Counts::default(), 0);
         for (_, app) in self.all() {
             let mut counts = Counts::default();
             for slot in &app.slots {
-                let doing = self.processes.at(*slot).doing;
-                counts.add(doing);
-                all.add(doing);
+                let process = self.processes.at(*slot);
+                counts.add(process.doing);
+                match process.server {
+                    Some(_) => servers += 1,
+                    None => all.add(process.doing),
+                }
             }
             assert_eq!(counts, app.counts);
         }
         assert_eq!(all, self.counts);
-        assert_eq!(all.live(), self.processes.len());
-        assert!(self.mode != Mode::Closed || all.live() == 0);
+        assert_eq!(servers, self.servers);
+        assert_eq!(all.live() + servers, self.processes.len());
+        assert!(self.mode != Mode::Closed || all.live() + servers == 0);
         assert!(all.taken() <= self.limits.max, "no more are used than may");
     }
 

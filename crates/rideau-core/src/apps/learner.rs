@@ -140,6 +140,14 @@ impl Learner {
         matches!(self.rise, Rise::Until(end) if now < end)
     }
 
+    /// Until when more are tried at a time.
+    pub(super) fn rises_until(&self) -> Instant {
+        match self.rise {
+            Rise::Until(end) => end,
+            Rise::Before | Rise::Over => Instant::START,
+        }
+    }
+
     /// The most at a time that can be learnt.
     pub(super) const MOST: usize = LEVELS[LAST];
 

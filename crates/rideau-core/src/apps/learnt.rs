@@ -90,7 +90,11 @@ impl<R: Reply> Apps<R> {
         process.inside_since = now;
         let app = self.apps[process.app as usize].as_mut();
         let app = app.expect("an app is there while it has processes");
-        app.learnt.of_mut(process.generation).spent(inside, spent);
+        let learner = match &mut process.server {
+            Some(server) => &mut server.learner,
+            None => app.learnt.of_mut(process.generation),
+        };
+        learner.spent(inside, spent);
         inside
     }
 
@@ -105,6 +109,15 @@ impl<R: Reply> Apps<R> {
         effects: &mut Vec<Effect<R>>,
     ) {
         let inside = self.change_inside(open.slot, -1, now);
+        if let Some(server) = &mut self.processes.at_mut(open.slot).server {
+            if ended == Ended::Answered {
+                server.learner.answered(inside);
+            }
+            if server.learner.is_due(now) {
+                self.decide_server(open.slot, now, effects);
+            }
+            return;
+        }
         let app = self.app_mut(open.app);
         let learner = app.learnt.of_mut(open.generation);
         if ended == Ended::Answered {

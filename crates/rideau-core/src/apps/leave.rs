@@ -17,6 +17,9 @@ impl<R: Reply> Apps<R> {
         now: Instant,
         effects: &mut Vec<Effect<R>>,
     ) {
+        if self.processes.at(slot).server.is_some() {
+            return self.judge_server(slot, ended, now, effects);
+        }
         let process = self.processes.at_mut(slot);
         let app = self.apps[process.app as usize].as_ref();
         let options = &app.expect("an app is there while it has processes").options;
@@ -43,6 +46,7 @@ impl<R: Reply> Apps<R> {
             Doing::Draining { .. } if is_unused => return self.stop_draining(slot, effects),
             Doing::Ready => (),
             Doing::Disabled
+            | Doing::Down { .. }
             | Doing::Starting { .. }
             | Doing::Draining { .. }
             | Doing::Stopping { .. } => return,
@@ -176,7 +180,10 @@ impl<R: Reply> Apps<R> {
     pub(super) fn forget(&mut self, slot: u32) {
         let process = self.processes.remove(slot);
         let at = process.app;
-        self.counts.remove(process.doing);
+        match process.server {
+            Some(_) => self.servers -= 1,
+            None => self.counts.remove(process.doing),
+        }
         let app = self.app_mut(at);
         app.counts.remove(process.doing);
         app.slots.retain(|other| *other != slot);

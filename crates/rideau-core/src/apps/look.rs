@@ -8,6 +8,7 @@ use crate::refusal::{Reason, Refusal};
 use crate::time::{Brief, Instant};
 use crate::waiting::Account;
 
+use super::app::App;
 use super::effect::{AppId, ProcessId};
 use super::process::Process;
 use super::stats::{AppStats, Deploy, ProcessStats, Stats};
@@ -20,6 +21,13 @@ const ACCOUNT: Account<'static> = Account {
     machine: "app",
 };
 
+/// The same if others start the processes.
+const SERVERS_ACCOUNT: Account<'static> = Account {
+    served: "given a place",
+    scarce: "Add servers, or allow for more requests at a time in each.",
+    machine: "upstream",
+};
+
 impl<R: Reply> Apps<R> {
     /// Numbers over all apps.
     pub fn stats(&self, _now: Instant) -> Stats {
@@ -28,7 +36,9 @@ impl<R: Reply> Apps<R> {
             used: self.counts.used(),
             live: self.counts.live(),
             starting: self.counts.starting,
-            active: processes.filter(|(_, it)| !it.is_unused()).count(),
+            active: processes
+                .filter(|(_, it)| it.server.is_none() && !it.is_unused())
+                .count(),
             starved: self.room.len(),
             losses: self.worth.losses(),
             what_if: self.worth.what_if(),
@@ -56,7 +66,7 @@ impl<R: Reply> Apps<R> {
             trial: app.trial.as_ref().map(|trial| trial.stats(now)),
             last_trial: app.last_trial,
             processes: slots
-                .map(|slot| stats_of(self.processes.at(*slot), now))
+                .map(|slot| stats_of(app, self.processes.at(*slot), now))
                 .collect(),
             waiting: app.waiting.len() + app.aside.len(),
             oldest: oldest.map_or(Duration::ZERO, |sent| now.since(sent)),
@@ -73,7 +83,7 @@ impl<R: Reply> Apps<R> {
             start_time: app.pace.start(),
             service_time: app.pace.service(),
             concurrency: app.limit(),
-            concurrency_moves: app.learnt.moves(),
+            concurrency_moves: app.learnt.moves() + app.server_moves,
             streams: streams.sum(),
         })
     }
@@ -87,7 +97,8 @@ impl<R: Reply> Apps<R> {
     /// Why an ask would be refused at once if it came now, and nothing is counted; none if
     /// it would be granted, or would wait.
     pub fn would_refuse(&self, app: AppId, now: Instant) -> Option<Refusal> {
-        let Some(Some(app)) = self.apps.get(app.0 as usize) else {
+        let at = app.0;
+        let Some(Some(app)) = self.apps.get(at as usize) else {
             return Some(Refusal {
                 reason: Reason::Closed,
                 waited: Duration::ZERO,
@@ -102,10 +113,9 @@ impl<R: Reply> Apps<R> {
         if app.waiting.len() == 0 && !app.places.is_empty() {
             return None;
         }
-        let may_come = app.counts.ready + app.counts.starting > 0;
-        if !may_come && !app.failures.may_start(now) {
-            let refusal = refusal(Reason::Starting)?;
-            return Some(come_back(refusal, app.failures.wait(now)));
+        if let Some(reason) = app.hopeless(now) {
+            let refusal = refusal(reason)?;
+            return Some(come_back(refusal, self.comes_back_in(at, now)));
         }
         let queue = &app.options.queue;
         let most = queue.max.map_or(usize::MAX, |max| max as usize);
@@ -130,12 +140,21 @@ impl<R: Reply> Apps<R> {
         };
         let mut words = Vec::new();
         if app.waiting.len() > 0 {
-            words.push(self.why_wait(at, now));
+            words.push(match app.options.servers {
+                Some(_) => self.why_wait_for_servers(at),
+                None => self.why_wait(at, now),
+            });
         }
+        words.extend(self.why_down(at, now));
         if !app.aside.is_empty() {
             let (waiting, longest) = (app.aside.len(), Brief(app.options.sticky_wait));
+            let member = if app.options.servers.is_some() {
+                "server"
+            } else {
+                "process"
+            };
             words.push(format!(
-                "{waiting} wait for the very process they were with before, each for at most \
+                "{waiting} wait for the very {member} they were with before, each for at most \
                  {longest}."
             ));
         }
@@ -162,8 +181,48 @@ impl<R: Reply> Apps<R> {
                 None => "The new code does not start, so the old one is kept.".into(),
             });
         }
-        words.extend(app.waiting.explain(&ACCOUNT, app.waiting.tally()));
+        let account = match app.options.servers {
+            Some(_) => &SERVERS_ACCOUNT,
+            None => &ACCOUNT,
+        };
+        words.extend(app.waiting.explain(account, app.waiting.tally()));
         words
+    }
+
+    fn why_wait_for_servers(&self, at: u32) -> String {
+        let app = self.app(at);
+        let (waiting, ready) = (app.waiting.len(), app.counts.ready);
+        match ready {
+            0 if app.awaits_servers => {
+                format!("{waiting} wait until the addresses of the servers are known.")
+            }
+            0 => format!("{waiting} wait because every server that answers was disabled."),
+            1 => format!(
+                "{waiting} wait because the server gets no more than {} at a time.",
+                app.server_places
+            ),
+            ready => format!(
+                "{waiting} wait because {ready} servers get no more than {} at a time together.",
+                app.server_places
+            ),
+        }
+    }
+
+    /// How many servers are down, if some are.
+    fn why_down(&self, at: u32, now: Instant) -> Option<String> {
+        let app = self.app(at);
+        let (down, all) = (app.counts.down, app.slots.len());
+        let next = Brief(self.comes_back_in(at, now));
+        match (down, all) {
+            (0, 0) if app.options.servers.is_some() && !app.awaits_servers => {
+                Some("It has no servers.".into())
+            }
+            (0, _) => None,
+            (1, 1) => Some(format!("The server is down; it is asked again in {next}.")),
+            (down, all) => Some(format!(
+                "{down} of {all} servers are down; the next is asked again in {next}."
+            )),
+        }
     }
 
     fn why_wait(&self, at: u32, now: Instant) -> String {
@@ -205,13 +264,14 @@ fn processes(count: usize) -> String {
     }
 }
 
-fn stats_of(process: &Process, now: Instant) -> ProcessStats {
+fn stats_of<R: Reply>(app: &App<R>, process: &Process, now: Instant) -> ProcessStats {
     ProcessStats {
         process: process.id,
         generation: process.generation,
         state: process.state(),
         sessions: process.sessions,
         streams: process.streams,
+        concurrency: app.limit_in(process),
         finished: process.finished,
         age: now.since(process.since),
         unused: now.since(process.used),

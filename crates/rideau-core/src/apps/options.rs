@@ -93,6 +93,24 @@ pub struct Options {
     /// None starts before the one before it is gone, as where all of them listen
     /// at the same address. An ask that comes meanwhile waits.
     pub alone: bool,
+    /// Its processes are servers, which others start, and these are the rules for them; none
+    /// if they are started here. It stays as it was when the app was added.
+    pub servers: Option<ServerRules>,
+}
+
+/// When a server is down, and when it is looked at.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ServerRules {
+    /// A server is down when this many of its requests failed,
+    pub failures_max: u32,
+    /// all within this time, and it has not answered many more meanwhile.
+    pub failures_window: Duration,
+    /// One that is down is looked at after this time; doubled by each look that finds it down.
+    pub look_first: Duration,
+    /// The longest of these times.
+    pub look_max: Duration,
+    /// One that has requests and has answered none for this long is looked at.
+    pub quiet_max: Duration,
 }
 
 impl Default for Limits {
@@ -146,6 +164,19 @@ impl Default for Options {
             streams_max: 1000,
             one_each: false,
             alone: false,
+            servers: None,
+        }
+    }
+}
+
+impl Default for ServerRules {
+    fn default() -> Self {
+        Self {
+            failures_max: 3,
+            failures_window: Duration::from_secs(10),
+            look_first: Duration::from_millis(500),
+            look_max: Duration::from_secs(5),
+            quiet_max: Duration::from_secs(10),
         }
     }
 }
@@ -167,6 +198,9 @@ impl Options {
         above_zero("concurrency", self.concurrency.unwrap_or(1))?;
         above_zero("deploy_tries", self.deploy_tries as usize)?;
         above_zero("timeouts_max", self.timeouts_max as usize)?;
+        if let Some(servers) = self.servers {
+            above_zero("failures_max", servers.failures_max as usize)?;
+        }
         if let Some(max) = self.max {
             above_zero("max", max)?;
             if self.min > max {

@@ -30,6 +30,9 @@ impl<R: Reply> Apps<R> {
     /// Why an app needs one more process, if it does.
     pub(super) fn want(&self, at: u32, now: Instant) -> Option<Want> {
         let app = self.app(at);
+        if app.options.servers.is_some() {
+            return None;
+        }
         if self.is_ending(at) || !app.failures.may_start(now) || app.is_occupied() {
             return None;
         }
@@ -89,7 +92,8 @@ impl<R: Reply> Apps<R> {
             return Instant::NEVER;
         };
         let counts = app.counts;
-        let may_grow = app.room == Room::Enough
+        let may_grow = app.options.servers.is_none()
+            && app.room == Room::Enough
             && app.waiting.len() > 0
             && counts.starting == 0
             && counts.taken() < app.max(self.limits.max)

@@ -6,6 +6,7 @@ use crate::time::Instant;
 
 use super::effect::{Leaving, ProcessId};
 use super::options::Options;
+use super::server::ServerRecord;
 use super::stats::State;
 
 /// A process from before its start until nothing of it is left.
@@ -44,6 +45,8 @@ pub(super) struct Process {
     pub(super) life_due: Instant,
     /// When it has run for so long that its start went well.
     pub(super) proven_due: Instant,
+    /// What is known of it if others have started it.
+    pub(super) server: Option<Box<ServerRecord>>,
 }
 
 /// The state of a process, with the data of that state.
@@ -55,6 +58,10 @@ pub(super) enum Doing {
     },
     Ready,
     Disabled,
+    /// A server that does not answer.
+    Down {
+        why: Leaving,
+    },
     Draining {
         why: Leaving,
         until: Instant,
@@ -102,6 +109,8 @@ pub(super) struct Counts {
     pub(super) replacing: usize,
     pub(super) ready: usize,
     pub(super) disabled: usize,
+    /// Servers that do not answer.
+    pub(super) down: usize,
     /// On their way out.
     pub(super) ending: usize,
 }
@@ -142,6 +151,7 @@ impl Process {
             idle_due: Instant::NEVER,
             life_due: Instant::NEVER,
             proven_due: Instant::NEVER,
+            server: None,
         }
     }
 
@@ -160,7 +170,10 @@ impl Process {
 
     /// It was started, and not told to go.
     pub(super) fn is_there(&self) -> bool {
-        matches!(self.doing, Doing::Ready | Doing::Disabled)
+        matches!(
+            self.doing,
+            Doing::Ready | Doing::Disabled | Doing::Down { .. }
+        )
     }
 
     /// One more session fits in, where these are the most.
@@ -194,6 +207,7 @@ impl Process {
             Doing::Starting { .. } => State::Starting,
             Doing::Ready => State::Ready,
             Doing::Disabled => State::Disabled,
+            Doing::Down { why } => State::Down(why),
             Doing::Draining { why, .. } => State::Draining(why),
             Doing::Stopping { why } => State::Stopping(why),
         }
@@ -211,9 +225,9 @@ impl Strikes {
 }
 
 impl Counts {
-    /// Processes that start, serve or are disabled.
+    /// Processes that were not told to go.
     pub(super) fn used(self) -> usize {
-        self.starting + self.ready + self.disabled
+        self.starting + self.ready + self.disabled + self.down
     }
 
     /// The room they take: a start in the stead of another takes none.
@@ -244,6 +258,7 @@ impl Counts {
             Doing::Starting { .. } => &mut self.starting,
             Doing::Ready => &mut self.ready,
             Doing::Disabled => &mut self.disabled,
+            Doing::Down { .. } => &mut self.down,
             Doing::Draining { .. } | Doing::Stopping { .. } => &mut self.ending,
         }
     }

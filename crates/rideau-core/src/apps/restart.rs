@@ -21,7 +21,9 @@ impl<R: Reply> Apps<R> {
         effects: &mut Vec<Effect<R>>,
     ) {
         let at = app.0;
-        if self.mode != Mode::Running || !self.is_open(at) {
+        let is_open = self.mode == Mode::Running && self.is_open(at);
+        // Servers run what others say.
+        if !is_open || self.app(at).options.servers.is_some() {
             return;
         }
         self.call_off_trial(at, now, effects);

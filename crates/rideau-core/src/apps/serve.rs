@@ -89,6 +89,9 @@ impl<R: Reply> Apps<R> {
     /// that is in a process with the new code or the old.
     #[inline]
     fn choose(&mut self, at: u32, avoid: Option<ProcessId>, now: Instant) -> Option<Chosen> {
+        if self.app(at).options.servers.is_some() {
+            return self.choose_server(at, avoid);
+        }
         if self.app(at).trial.is_some()
             && let Some(chosen) = self.draw(at, avoid, now)
         {
@@ -174,7 +177,9 @@ impl<R: Reply> Apps<R> {
         let process = self.processes.at_mut(slot);
         process.sessions += 1;
         process.used = now;
-        let (generation, is_cold) = (process.generation, sent < process.since);
+        let is_server = process.server.is_some();
+        let is_cold = !is_server && sent < process.since;
+        let generation = process.generation;
         let id = self.sessions.open(Open {
             process: process.id,
             slot,
@@ -189,6 +194,9 @@ impl<R: Reply> Apps<R> {
         app.rate.add(now);
         app.tallies.cold += u64::from(is_cold);
         self.relist(slot);
+        if is_server {
+            self.busy_server(slot, now);
+        }
         Session {
             id,
             generation,
@@ -264,7 +272,14 @@ impl<R: Reply> Apps<R> {
         let process = self.processes.at_mut(slot);
         let app = self.apps[process.app as usize].as_mut();
         let app = app.expect("an app is there while it has processes");
-        let most = app.limit_of(process.generation);
+        let most = app.limit_in(process);
+        if process.server.is_some() {
+            let places = if process.is_ready() { most } else { 0 };
+            if let Some(server) = &mut process.server {
+                let before = std::mem::replace(&mut server.places, places);
+                app.server_places = app.server_places - before + places;
+            }
+        }
         let place = process
             .has_room(most, &app.options)
             .then(|| process.standing(slot));

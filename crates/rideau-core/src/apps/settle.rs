@@ -1,7 +1,6 @@
 //! The work after every input.
 
 use crate::ledger::Reply;
-use crate::refusal::Reason;
 use crate::time::Instant;
 use crate::waiting::End;
 
@@ -28,7 +27,7 @@ impl<R: Reply> Apps<R> {
             }
             self.fill(now, effects);
         }
-        if self.mode == Mode::Closing && self.counts.live() == 0 {
+        if self.mode == Mode::Closing && self.counts.live() + self.servers == 0 {
             self.mode = Mode::Closed;
             effects.push(Effect::Closed);
         }
@@ -126,9 +125,8 @@ impl<R: Reply> Apps<R> {
     /// can be started.
     fn refuse_hopeless(&mut self, at: u32, now: Instant) {
         let app = self.app_mut(at);
-        let may_come = app.counts.ready + app.counts.starting > 0;
-        if !may_come && !app.failures.may_start(now) {
-            app.waiting.refuse_all(Reason::Starting, now);
+        if let Some(reason) = app.hopeless(now) {
+            app.waiting.refuse_all(reason, now);
         }
     }
 
@@ -150,11 +148,11 @@ impl<R: Reply> Apps<R> {
     }
 
     fn tell_ended(&mut self, at: u32, now: Instant, effects: &mut Vec<Effect<R>>) {
-        let app = self.app_mut(at);
-        if !app.waiting.has_ended() {
+        if !self.app(at).waiting.has_ended() {
             return;
         }
-        let retry_after = app.failures.wait(now);
+        let retry_after = self.comes_back_in(at, now);
+        let app = self.app_mut(at);
         let told = app.waiting.ended().map(|end| match end {
             End::Shed { reply, refusal, .. } => {
                 let refusal = come_back(refusal, retry_after);

@@ -23,7 +23,7 @@ impl<R: Reply> Apps<R> {
         };
         match self.processes.at(slot).doing {
             Doing::Starting { .. } => (),
-            Doing::Ready | Doing::Disabled => return true,
+            Doing::Ready | Doing::Disabled | Doing::Down { .. } => return true,
             Doing::Draining { .. } | Doing::Stopping { .. } => return false,
         }
         self.begin(slot, at, now, effects);
@@ -85,25 +85,33 @@ impl<R: Reply> Apps<R> {
     }
 
     /// The health checks of a process failed: it is replaced. If it was never
-    /// well for long, its start has failed.
+    /// well for long, its start has failed. A server is down.
     pub fn unwell(&mut self, process: ProcessId, now: Instant, effects: &mut Vec<Effect<R>>) {
         let Some((slot, at)) = self.find(process) else {
             return;
         };
-        if self.processes.at(slot).is_ready() {
-            self.give_up(slot, Leaving::Unwell, now, effects);
+        let process = self.processes.at(slot);
+        match process.server {
+            _ if !process.is_ready() => (),
+            Some(_) => self.put_down(slot, Leaving::Unwell, now, effects),
+            None => self.give_up(slot, Leaving::Unwell, now, effects),
         }
         self.finish(at, now, effects);
     }
 
     /// A process cannot be connected to: it is replaced. If it never was for
-    /// long, its start has failed.
+    /// long, its start has failed. A server has failed once more.
     pub fn unreachable(&mut self, process: ProcessId, now: Instant, effects: &mut Vec<Effect<R>>) {
         let Some((slot, at)) = self.find(process) else {
             return;
         };
-        if self.processes.at(slot).is_there() {
-            self.give_up(slot, Leaving::Unreachable, now, effects);
+        let process = self.processes.at(slot);
+        match process.server {
+            Some(_) => self.server_failed(slot, Leaving::Unreachable, now, effects),
+            None if process.is_there() => {
+                self.give_up(slot, Leaving::Unreachable, now, effects);
+            }
+            None => (),
         }
         self.finish(at, now, effects);
     }
@@ -119,7 +127,11 @@ impl<R: Reply> Apps<R> {
         let Some((slot, at)) = self.find(process) else {
             return;
         };
-        self.processes.at_mut(slot).memory = bytes;
+        let process = self.processes.at_mut(slot);
+        if process.server.is_some() {
+            return;
+        }
+        process.memory = bytes;
         let options = &self.app(at).options;
         let is_over = |limit: Option<u64>| limit.is_some_and(|limit| bytes > limit);
         let (hard, soft) = (is_over(options.memory_hard), is_over(options.memory_soft));
@@ -200,7 +212,7 @@ impl<R: Reply> Apps<R> {
         match process.doing {
             Doing::Stopping { .. } => (),
             Doing::Draining { why, .. } => self.turn(slot, Doing::Stopping { why }),
-            Doing::Starting { .. } | Doing::Ready | Doing::Disabled => {
+            Doing::Starting { .. } | Doing::Ready | Doing::Disabled | Doing::Down { .. } => {
                 let is_young = self.is_young(slot, now);
                 self.retreat(slot, why, stopping, now);
                 if is_young {
@@ -230,7 +242,10 @@ impl<R: Reply> Apps<R> {
             return true;
         }
         let uptime_min = self.app(process.app).options.uptime_min;
-        process.is_there() && !process.has_answered && now < process.since + uptime_min
+        process.server.is_none()
+            && process.is_there()
+            && !process.has_answered
+            && now < process.since + uptime_min
     }
 
     /// A start has failed.

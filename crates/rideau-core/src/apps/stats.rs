@@ -107,9 +107,11 @@ pub struct ProcessStats {
     pub sessions: usize,
     /// Its streams that take no place.
     pub streams: usize,
+    /// How many sessions it gets at a time.
+    pub concurrency: usize,
     /// The requests it finished.
     pub finished: u64,
-    /// How long ago it was ready; for how long it has been starting.
+    /// How long ago it was ready; for how long it has been starting, or down.
     pub age: Duration,
     /// How long ago it was used.
     pub unused: Duration,
@@ -126,6 +128,8 @@ pub enum State {
     Ready,
     /// It serves those it has and gets no others, until a caller enables it.
     Disabled,
+    /// It is a server that does not answer: it gets no others until it does.
+    Down(Leaving),
     /// It serves those it has, and goes.
     Draining(Leaving),
     /// It was told to stop.
@@ -139,6 +143,7 @@ impl State {
             Self::Starting => "starting",
             Self::Ready => "ready",
             Self::Disabled => "disabled",
+            Self::Down(_) => "down",
             Self::Draining(_) => "draining",
             Self::Stopping(_) => "stopping",
         }

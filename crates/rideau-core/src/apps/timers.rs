@@ -32,6 +32,8 @@ pub(super) enum Timer {
     Drain(u32, ProcessId),
     /// A start went well: the process is still there.
     Proven(u32, ProcessId),
+    /// A server has to be looked at, perhaps.
+    Look(u32, ProcessId),
 }
 
 /// All that is due, the earliest first.
@@ -96,6 +98,7 @@ impl<R: Reply> Apps<R> {
                 self.recycle(slot, Leaving::Aged);
             }
             Timer::Drain(slot, _) => self.stop_draining(slot, effects),
+            Timer::Look(slot, _) => self.ring_look(slot, now, effects),
             Timer::Proven(slot, _) => {
                 let process = self.processes.at_mut(slot);
                 process.proven_due = Instant::NEVER;
@@ -129,7 +132,7 @@ impl<R: Reply> Apps<R> {
     #[inline]
     pub(super) fn arm_idle(&mut self, slot: u32) {
         let process = self.processes.at_mut(slot);
-        if process.idle_due != Instant::NEVER || !process.is_idle() {
+        if process.idle_due != Instant::NEVER || !process.is_idle() || process.server.is_some() {
             return;
         }
         let app = self.apps[process.app as usize].as_ref();
@@ -151,6 +154,9 @@ impl<R: Reply> Apps<R> {
     /// Have a process end when its life is over.
     pub(super) fn arm_life(&mut self, slot: u32) {
         let process = self.processes.at(slot);
+        if process.server.is_some() {
+            return;
+        }
         let life = self.app(process.app).options.life_max;
         let life = life.map_or(u64::MAX, |life| process.own_limit(nanos(life)));
         let process = self.processes.at_mut(slot);
@@ -200,6 +206,10 @@ fn is_alive<R: Reply>(
         Timer::Drain(slot, id) => processes.still(slot, id).is_some_and(
             |process| matches!(process.doing, Doing::Draining { until, .. } if until == due),
         ),
+        Timer::Look(slot, id) => processes
+            .still(slot, id)
+            .and_then(|process| process.server.as_ref())
+            .is_some_and(|server| server.look_due == due),
         Timer::Proven(slot, id) => processes
             .still(slot, id)
             .is_some_and(|process| process.is_there() && process.proven_due == due),

@@ -153,6 +153,7 @@ fn advice(reason: Reason, options: &Options, account: &Account<'_>) -> String {
         Reason::Nowhere => "Let a pool join the group.".into(),
         Reason::Excess => "Ask for at least one unit, and for no more than the capacity.".into(),
         Reason::Keys => "Release keys that are not needed, or allow for more.".into(),
+        Reason::Down => "Find out why the servers do not answer: a list of them says it.".into(),
         Reason::Starting => {
             "Find out why starting fails: every refusal carries the last error.".into()
         }

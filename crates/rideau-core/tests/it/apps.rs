@@ -7,6 +7,7 @@ mod deploy;
 mod faults;
 mod learning;
 mod room;
+mod servers;
 mod stage;
 mod trial;
 

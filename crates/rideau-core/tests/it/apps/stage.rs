@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use rideau_core::apps::{
     AppId, Apps, Ask, Came, Effect, Ended, EvictFor, Leaving, Limits, Note, Options, ProcessId,
-    Restart, Session, SessionId, State,
+    Restart, ServerRules, Session, SessionId, State,
 };
 use rideau_core::queue::{AskOptions, Order, Shedding};
 use rideau_core::{Instant, Machine, Reason, Reply, Ticket};
@@ -112,7 +112,7 @@ impl Harness {
         // The law of a queue may refuse what there is room for.
         let is_plain = matches!(
             refused,
-            None | Some(Reason::Full | Reason::Starting | Reason::Closed)
+            None | Some(Reason::Full | Reason::Starting | Reason::Down | Reason::Closed)
         );
         if is_plain {
             assert_eq!(told, refused);
@@ -157,6 +157,7 @@ impl Harness {
                 format!("{how} {process} {}", why.word())
             }
             Effect::Probe { old, new, .. } => format!("probe {old} and {new}"),
+            Effect::Look { server, .. } => format!("look at {server}"),
             Effect::Note(note) => return say_note(note),
             Effect::Closed => "closed".into(),
         };
@@ -177,6 +178,8 @@ impl Harness {
             "gone" => apps.gone(id, now, effects),
             "unwell" => apps.unwell(id, now, effects),
             "unreachable" => apps.unreachable(id, now, effects),
+            "answers" => apps.looked(id, true, now, effects),
+            "silent" => apps.looked(id, false, now, effects),
             "memory" => apps.memory(id, words[2].parse().unwrap(), now, effects),
             other => panic!("no such input: {other}"),
         }
@@ -255,6 +258,18 @@ impl Stage for Harness {
             "spawn" => {
                 let begun = self.apps.start_one(app(words[1]), now, &mut effects);
                 assert_eq!(begun, !effects.is_empty());
+            }
+            "server" => {
+                let server = self.apps.add_server(app(words[1]), now, &mut effects);
+                let server = server.map_or_else(|| "none".into(), |id| id.to_string());
+                let mut outcomes = vec![format!("server {server}")];
+                outcomes.extend(self.say(effects));
+                return outcomes;
+            }
+            "await" => {
+                let are_awaited = words[2] == "servers";
+                self.apps
+                    .await_servers(app(words[1]), are_awaited, now, &mut effects);
             }
             "remove" => self.apps.remove(app(words[1]), now, &mut effects),
             "change" => self.change(&words[1..], now, &mut effects),
@@ -341,6 +356,7 @@ impl Harness {
             "state" => process.state.word().into(),
             "sessions" => process.sessions.to_string(),
             "streams" => process.streams.to_string(),
+            "concurrency" => process.concurrency.to_string(),
             "finished" => process.finished.to_string(),
             other => panic!("nothing to look at: {other}"),
         }
@@ -362,6 +378,13 @@ fn say_note(note: Note) -> Option<String> {
             generation,
             concurrency: (before, after),
         } => format!("learnt {} v{generation} {before}-{after}", letter(app)),
+        Note::ServerDown { server, why, .. } => format!("{server} down {}", why.word()),
+        Note::ServerUp { server, .. } => format!("{server} up"),
+        Note::ServerLearnt {
+            server,
+            concurrency: (before, after),
+            ..
+        } => format!("learnt {server} {before}-{after}"),
         other => panic!("a new note: {other:?}"),
     };
     Some(said)
@@ -430,6 +453,7 @@ fn change(mut options_of: Options, words: &str) -> Options {
             }
             "one_each" => it.one_each = true,
             "alone" => it.alone = true,
+            "servers" => it.servers = Some(ServerRules::default()),
             other => panic!("no such option: {other}"),
         }
     }

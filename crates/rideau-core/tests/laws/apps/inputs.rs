@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use rideau_core::apps::{EvictFor, Limits, Options, TrialRules};
+use rideau_core::apps::{EvictFor, Limits, Options, ServerRules, TrialRules};
 use rideau_core::queue::{self, Shedding};
 use rideau_core::{Instant, Rng};
 
@@ -78,10 +78,20 @@ impl Dice {
         }
     }
 
-    pub(crate) fn options(&mut self) -> Options {
+    /// Options of an app that is there, or of a new one: its processes are started here, or are
+    /// servers.
+    pub(crate) fn options(&mut self, has_servers: Option<bool>) -> Options {
+        let has_servers = has_servers.unwrap_or_else(|| self.chance(25));
+        let servers = has_servers.then(|| ServerRules {
+            failures_max: self.one_of(&[1, 2, 3]),
+            failures_window: self.span(),
+            quiet_max: self.span().max(Duration::from_millis(1)),
+            ..ServerRules::default()
+        });
         let min = self.one_of(&[0, 0, 0, 1, 2]);
         let options = Options {
             min,
+            servers,
             max: self.one_of(&[None, None, Some(2), Some(3)]),
             concurrency: self.one_of(&[Some(1), Some(1), Some(2), Some(5), None]),
             queue: self.queue(),
@@ -99,7 +109,7 @@ impl Dice {
             timeouts_max: self.one_of(&[1, 3]),
             streams_count: self.chance(50),
             streams_max: self.one_of(&[0, 1, 9]),
-            one_each: self.chance(10),
+            one_each: !has_servers && self.chance(10),
             alone: self.chance(10),
             ..Options::default()
         };

@@ -27,6 +27,7 @@ pub(crate) enum Doing {
     Starting,
     Ready,
     Disabled,
+    Down,
     Draining(Instant),
     Stopping,
 }
@@ -39,6 +40,9 @@ pub(crate) struct Process {
     pub(crate) doing: Doing,
     pub(crate) finished: u64,
     used: Instant,
+    pub(crate) is_server: bool,
+    /// It was to be looked at.
+    pub(crate) is_looked_at: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -67,6 +71,8 @@ pub(crate) struct App {
     pub(crate) finished: u64,
     pub(crate) waiters: Vec<Waiter>,
     pub(crate) is_removed: bool,
+    /// Servers of it are looked for.
+    pub(crate) awaits: bool,
 }
 
 pub(crate) struct Model {
@@ -252,6 +258,23 @@ impl Model {
                 assert_eq!(self.count(|it| it.app == *app), 0);
                 self.apps.retain(|it| it.id != *app);
             }
+            Effect::Note(Note::ServerDown { app, server, .. }) => {
+                let process = self.at(*server);
+                assert_eq!((process.app, process.doing), (*app, Doing::Ready));
+                process.doing = Doing::Down;
+            }
+            Effect::Note(Note::ServerUp { app, server, .. }) => {
+                let process = self.at(*server);
+                assert_eq!((process.app, process.doing), (*app, Doing::Down));
+                process.doing = Doing::Ready;
+            }
+            Effect::Look { app, server } => {
+                let process = self.at(*server);
+                assert!(!process.is_looked_at, "once at a time");
+                process.is_looked_at = true;
+                assert!(matches!(process.doing, Doing::Down | Doing::Ready));
+                assert_eq!(process.app, *app);
+            }
             Effect::Note(_) => (),
             Effect::Probe { app, old, new } => {
                 let [old, new] =
@@ -297,6 +320,7 @@ impl Model {
         assert!(id.0 > self.last, "ids are given once");
         self.last = id.0;
         let of = self.app(app);
+        assert!(of.options.servers.is_none(), "others start them");
         assert_eq!(of.generation, generation);
         assert!(!of.is_removed);
         let (most, limits) = (of.options.max.unwrap_or(usize::MAX), self.limits);
@@ -308,14 +332,32 @@ impl Model {
             doing: Doing::Starting,
             finished: 0,
             used: self.now,
+            is_server: false,
+            is_looked_at: false,
         });
-        let live = self.processes.len();
+        let live = self.count(|it| !it.is_server);
         assert!(live <= limits.max + limits.headroom, "I3");
         let starting = |it: &Process| it.doing == Doing::Starting;
         assert!(self.count(starting) <= limits.starts_max, "I7");
         assert!(self.count(|it| it.app == app && starting(it)) <= 2, "I7");
         let own = self.count(|it| it.app == app && is_used(it));
         assert!(own <= most.saturating_add(1), "as many as the app may have");
+    }
+
+    /// There is a new server.
+    pub(crate) fn add_server(&mut self, app: AppId, id: ProcessId) {
+        assert!(id.0 > self.last, "ids are given once");
+        self.last = id.0;
+        self.processes.push(Process {
+            id,
+            app,
+            generation: 1,
+            doing: Doing::Ready,
+            finished: 0,
+            used: self.now,
+            is_server: true,
+            is_looked_at: false,
+        });
     }
 
     fn drain(&mut self, id: ProcessId, why: Leaving) {
@@ -337,7 +379,7 @@ impl Model {
             Doing::Draining(until) => {
                 assert!(at_once || open == 0 || until <= now, "it had time left");
             }
-            Doing::Starting | Doing::Ready | Doing::Disabled => {
+            Doing::Starting | Doing::Ready | Doing::Disabled | Doing::Down => {
                 assert!(at_once || open == 0, "nobody is cut off");
                 self.judge_leave(id, why);
             }
@@ -350,6 +392,12 @@ impl Model {
         let (now, open) = (self.now, self.places(id) + self.aside(id));
         let process = self.at(id).clone();
         assert!(is_used(&process), "it goes once: {process:?}");
+        if process.is_server {
+            assert!(matches!(
+                why,
+                Leaving::Detached | Leaving::Killed | Leaving::Closed
+            ));
+        }
         let options = self.app(process.app).options.clone();
         let ready = self.count(|it| it.app == process.app && it.doing == Doing::Ready);
         match why {
@@ -377,9 +425,10 @@ impl Model {
         let stats = apps.stats(self.now);
         let starting = self.count(|it| it.doing == Doing::Starting);
         assert_eq!(stats.starting, starting, "I1");
+        let is_used = |it: &Process| !it.is_server && is_used(it);
         assert_eq!(stats.used, self.count(is_used), "I1");
-        assert_eq!(stats.live, self.processes.len(), "I1");
-        let active = |it: &Process| self.places(it.id) + self.aside(it.id) > 0;
+        assert_eq!(stats.live, self.count(|it| !it.is_server), "I1");
+        let active = |it: &Process| !it.is_server && self.places(it.id) + self.aside(it.id) > 0;
         assert_eq!(stats.active, self.count(active), "I1");
         let replacing = self.apps.iter().filter(|app| {
             let has = |doing| {
@@ -418,6 +467,7 @@ impl Model {
                 Doing::Starting => told.state == State::Starting,
                 Doing::Ready => told.state == State::Ready,
                 Doing::Disabled => told.state == State::Disabled,
+                Doing::Down => matches!(told.state, State::Down(_)),
                 Doing::Draining(_) => matches!(told.state, State::Draining(_)),
                 Doing::Stopping => matches!(told.state, State::Stopping(_)),
             };
@@ -439,8 +489,12 @@ impl Model {
         let is_open = !self.is_closing && self.apps.iter().any(|it| it.id == app && !it.is_removed);
         assert_eq!(reason == Reason::Closed, !is_open);
         let comes = |it: &Process| matches!(it.doing, Doing::Starting | Doing::Ready);
-        if reason == Reason::Starting {
+        let is_hopeless = matches!(reason, Reason::Starting | Reason::Down);
+        if is_hopeless {
             assert_eq!(self.count(|it| it.app == app && comes(it)), 0);
+            let app = self.app(app);
+            assert_eq!(reason == Reason::Down, app.options.servers.is_some());
+            assert!(!app.awaits);
         }
     }
 }
@@ -448,6 +502,6 @@ impl Model {
 pub(crate) fn is_used(process: &Process) -> bool {
     matches!(
         process.doing,
-        Doing::Starting | Doing::Ready | Doing::Disabled
+        Doing::Starting | Doing::Ready | Doing::Disabled | Doing::Down
     )
 }

@@ -65,6 +65,8 @@ impl Run {
             860..865 => self.come_and_go(),
             865..870 => self.release_again(),
             870..880 => self.probe(),
+            880..900 => self.server(),
+            900..920 => self.look(),
             _ => self.pass_time(),
         }
     }
@@ -86,7 +88,7 @@ impl Run {
     }
 
     fn add(&mut self) {
-        let options = self.dice.options();
+        let options = self.dice.options(None);
         let mut effects = Vec::new();
         let added = self.apps.add(options.clone(), self.now, &mut effects);
         let id = added.unwrap();
@@ -98,7 +100,63 @@ impl Run {
             finished: 0,
             waiters: Vec::new(),
             is_removed: false,
+            awaits: false,
         });
+        self.after(&effects);
+        (0..self.dice.below(3)).for_each(|_| self.add_server(id));
+    }
+
+    /// An app has one more server, or its servers are looked for.
+    fn server(&mut self) {
+        let app = self.some_app();
+        if self.dice.chance(30) {
+            let mut effects = Vec::new();
+            let are_awaited = self.dice.chance(50);
+            self.tell(|| format!("await servers of {app:?}: {are_awaited}"));
+            let of = self.model.app(app);
+            if of.options.servers.is_some() && !of.is_removed {
+                of.awaits = are_awaited;
+            }
+            (self.apps).await_servers(app, are_awaited, self.now, &mut effects);
+            self.after(&effects);
+        } else {
+            self.add_server(app);
+        }
+    }
+
+    fn add_server(&mut self, app: AppId) {
+        let mut effects = Vec::new();
+        self.model.now = self.now;
+        let added = self.apps.add_server(app, self.now, &mut effects);
+        self.tell(|| format!("server of {app:?}: {added:?}"));
+        let of = self.model.app(app);
+        let has_servers = of.options.servers.is_some() && !of.is_removed;
+        assert_eq!(added.is_some(), has_servers);
+        if let Some(id) = added {
+            self.model.add_server(app, id);
+        }
+        self.after(&effects);
+    }
+
+    /// A server was looked at, or a caller says so.
+    fn look(&mut self) {
+        let all = self.model.ids(|it| it.is_looked_at);
+        let any = self.model.ids(|_| true);
+        let mut looked = self.dice.pick(&all);
+        if self.dice.chance(10) {
+            looked = self.dice.pick(&any);
+        }
+        if let Some(id) = looked {
+            let answers = self.dice.chance(60);
+            self.looked(id, answers);
+        }
+    }
+
+    fn looked(&mut self, id: ProcessId, answers: bool) {
+        self.tell(|| format!("looked at {id}: {answers}"));
+        let mut effects = Vec::new();
+        self.model.at(id).is_looked_at = false;
+        self.apps.looked(id, answers, self.now, &mut effects);
         self.after(&effects);
     }
 
@@ -339,7 +397,8 @@ impl Run {
         self.tell(|| format!("restart {app:?} {how:?}"));
         let mut effects = Vec::new();
         let of = self.model.app(app);
-        of.generation += u64::from(!of.is_removed);
+        let is_ours = !of.is_removed && of.options.servers.is_none();
+        of.generation += u64::from(is_ours);
         self.apps.restart(app, how, self.now, &mut effects);
         self.after(&effects);
     }
@@ -360,7 +419,7 @@ impl Run {
         match what {
             "disable" => {
                 if apps.disable(id, now, &mut effects) {
-                    assert_eq!(doing, Some(Doing::Ready));
+                    assert!(matches!(doing, Some(Doing::Ready | Doing::Down)));
                     found.as_mut().unwrap().doing = Doing::Disabled;
                 }
             }
@@ -401,7 +460,9 @@ impl Run {
     }
 
     fn reconfigure(&mut self) {
-        let (app, options) = (self.some_app(), self.dice.options());
+        let app = self.some_app();
+        let has_servers = self.model.app(app).options.servers.is_some();
+        let options = self.dice.options(Some(has_servers));
         self.change(app, options);
     }
 
@@ -465,6 +526,13 @@ impl Run {
             };
             self.change(app.id, options);
         }
+        for app in self.model.apps.clone() {
+            let mut effects = Vec::new();
+            self.model.app(app.id).awaits = false;
+            self.apps
+                .await_servers(app.id, false, self.now, &mut effects);
+            self.after(&effects);
+        }
         for id in self.model.ids(|it| it.doing == Doing::Disabled) {
             let mut effects = Vec::new();
             self.apps.detach(id, self.now, &mut effects);
@@ -480,6 +548,9 @@ impl Run {
             }
             for id in self.model.ids(|it| it.doing == Doing::Stopping) {
                 self.happen(id, "gone");
+            }
+            for id in self.model.ids(|it| it.is_looked_at) {
+                self.looked(id, true);
             }
             if let Some(id) = self.model.ids(|it| it.doing == Doing::Starting).first() {
                 self.happen(*id, "started");

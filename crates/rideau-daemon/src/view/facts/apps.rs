@@ -228,7 +228,7 @@ impl ProcessNow {
     /// Why it is to end, if it is.
     const fn why(&self) -> Option<&'static str> {
         match self.shown.stats.state {
-            State::Draining(why) | State::Stopping(why) => Some(why.word()),
+            State::Down(why) | State::Draining(why) | State::Stopping(why) => Some(why.word()),
             State::Starting | State::Ready | State::Disabled => None,
         }
     }
