@@ -12,8 +12,6 @@ mod access;
 mod access_log;
 #[path = "apps/bodies.rs"]
 mod bodies;
-#[path = "apps/broken_deploys.rs"]
-mod broken_deploys;
 #[path = "apps/cgroups.rs"]
 mod cgroups;
 #[path = "apps/compression.rs"]
@@ -32,6 +30,8 @@ mod harness;
 mod http2_floods;
 #[path = "apps/listeners.rs"]
 mod listeners;
+#[path = "apps/matrix.rs"]
+mod matrix;
 #[path = "apps/numbers.rs"]
 mod numbers;
 #[path = "apps/operators.rs"]
@@ -43,8 +43,6 @@ mod peer;
 mod places;
 #[path = "apps/raw_requests.rs"]
 mod raw_requests;
-#[path = "apps/real.rs"]
-mod real;
 #[path = "apps/replay.rs"]
 mod replay;
 #[path = "apps/restarts.rs"]

@@ -95,6 +95,7 @@ fn every_program_that_is_started_is_installed() {
     let script = read(&root().join("test"));
     let mut installed = brought(&script, "needs_of_builds");
     installed.extend(brought(&script, "needs_of_tests"));
+    installed.extend(brought(&script, "needs_of_soak"));
     assert!(installed.contains("redis-server") && installed.contains("initdb"));
     let for_bare = brought(&script, "needs_of_bare");
     assert!(for_bare.contains("mmdebstrap"));
