@@ -6,6 +6,8 @@ mod answers;
 mod bodies;
 #[path = "front/http2.rs"]
 mod http2;
+#[path = "front/http2_smuggling.rs"]
+mod http2_smuggling;
 #[path = "front/keep_alive.rs"]
 mod keep_alive;
 #[path = "front/limits.rs"]

@@ -10,6 +10,7 @@
 pub mod certificates;
 pub mod etcd_model;
 pub mod fuzz;
+pub mod http2;
 mod panic_log;
 mod running;
 mod scratch;

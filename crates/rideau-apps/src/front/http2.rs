@@ -3,6 +3,8 @@
 //! The frames are those of `h2`; what they ask for is answered as any request is.
 
 mod control_frames;
+#[cfg(test)]
+mod fuzz;
 mod mapped;
 mod sending;
 mod tunnel;
@@ -31,10 +33,9 @@ use super::open_conn::OpenConn;
 use super::rate_watch::{RateWatch, UNSENT_MAX};
 use super::refusals::RequestRefusal;
 use super::reply::{HttpReply, read};
-use super::request::{Begun, Heard};
+use super::request::Begun;
 use super::upload::Source;
 use super::upstream_conn::is_bare;
-use crate::http1::head::length;
 use crate::http1::stream::Stream;
 use crate::io_timeout::IoTimeout;
 
@@ -221,33 +222,17 @@ impl Stay {
             Ok(head) => head,
             Err(no) => return Outcome::Reply(self.refuse(front, &no)),
         };
-        let fields = head.fields();
-        let len = match head.web_socket {
-            Some(_) => None,
-            None => fields.get("content-length").and_then(length),
-        };
-        let heard = Heard {
-            method: &head.method,
-            target: head.target,
-            version: "HTTP/2.0",
-            fields,
-            host: fields.get("host"),
-            accept: fields.get("accept"),
-            names_fields: false,
-            length: len,
-            upgrades: head.web_socket.is_some(),
-            is_shared: true,
-        };
+        let heard = head.heard();
         let begun = self.begun.insert(front.begin(&self.conn, &heard));
-        if let Some(key) = head.web_socket {
-            return self.turn(front, incoming, &key).await;
+        if let Some(key) = &head.web_socket {
+            return self.turn(front, incoming, key).await;
         }
         let expects = |value: &[u8]| value.eq_ignore_ascii_case(b"100-continue");
-        let expects = fields.get("expect").is_some_and(expects);
+        let expects = heard.fields.get("expect").is_some_and(expects);
         let go_on = || tell(respond, StatusCode::CONTINUE, b"");
         let sent = (!incoming.is_end_stream()).then_some(Sent {
             source: Source::Http2(incoming),
-            len,
+            len: heard.length,
             is_checked: false,
             expects,
             go_on: expects.then_some(&go_on as &GoOn<'_>),

@@ -388,7 +388,7 @@ fn is_escape(bytes: &[u8], digits: &[u8; 2]) -> bool {
 }
 
 /// Write the head of a request as a process gets it if no body follows.
-fn put_head(out: &mut Vec<u8>, heard: &Heard<'_>, path: &[u8], toward: &Toward<'_>) {
+pub(super) fn put_head(out: &mut Vec<u8>, heard: &Heard<'_>, path: &[u8], toward: &Toward<'_>) {
     out.extend_from_slice(heard.method.as_str().as_bytes());
     out.push(b' ');
     if !path.starts_with(b"/") && path != b"*" {

@@ -9,6 +9,7 @@ use hyper::client::conn::http2;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use rideau_apps::{FrontCertificate, Tls};
 use rideau_config::{AppListen, FrontConfig};
+use rideau_testing::http2::BEGIN;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 
@@ -275,9 +276,6 @@ async fn a_head_has_no_more_fields_than_it_may() {
     })
     .await;
 }
-
-/// The frames that a client begins with.
-const BEGIN: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
 
 #[tokio::test]
 async fn a_flood_of_control_frames_ends_the_connection() {

@@ -5,19 +5,12 @@ use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use rideau_testing::http2::{
+    BEGIN, CONTINUATION, DATA, END_HEADERS, END_STREAM, GOAWAY, HEADERS, PING, PRIORITY,
+    RST_STREAM, SETTINGS, WINDOW_UPDATE, first_frame, frame,
+};
+
 use crate::harness::{Harness, LONG, folder};
-
-const HEADERS: u8 = 1;
-const PRIORITY: u8 = 2;
-const RST_STREAM: u8 = 3;
-const SETTINGS: u8 = 4;
-const PING: u8 = 6;
-const GOAWAY: u8 = 7;
-const WINDOW_UPDATE: u8 = 8;
-const CONTINUATION: u8 = 9;
-
-const END_STREAM: u8 = 1;
-const END_HEADERS: u8 = 4;
 
 /// `GET http://test/`, as its fields are compressed.
 const GET: &[u8] = b"\x82\x86\x84\x01\x04test";
@@ -25,14 +18,6 @@ const GET: &[u8] = b"\x82\x86\x84\x01\x04test";
 const REMEMBERED: (&[u8], usize) = (b"\x40\x01x\x7f\xa1\x1e", 4_000);
 /// The field that was remembered last.
 const AGAIN: u8 = 0xbe;
-
-fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
-    let [_, a, b, c] = u32::try_from(payload.len()).unwrap().to_be_bytes();
-    let mut frame = vec![a, b, c, kind, flags];
-    frame.extend_from_slice(&stream.to_be_bytes());
-    frame.extend_from_slice(payload);
-    frame
-}
 
 /// The frames of a flood: those before it, and what is sent then in the given round, again
 /// and again.
@@ -72,7 +57,7 @@ fn floods() -> Vec<Flood> {
             frame(0xbb, 0, 0, b"?")
         }),
         flood("GOAWAY", vec![], |_| frame(GOAWAY, 0, 0, &[0; 8])),
-        flood("empty DATA", begun, |_| frame(0, 0, 1, b"")),
+        flood("empty DATA", begun, |_| frame(DATA, 0, 1, b"")),
         flood("empty CONTINUATION", unended.clone(), |_| {
             frame(CONTINUATION, 0, 1, b"")
         }),
@@ -107,8 +92,7 @@ fn send(front: SocketAddr, flood: &Flood) -> (Vec<u8>, Duration) {
     let mut stream = TcpStream::connect(front).unwrap();
     stream.set_write_timeout(Some(LONG)).unwrap();
     stream.set_read_timeout(Some(LONG)).unwrap();
-    let begin = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
-    stream.write_all(begin).unwrap();
+    stream.write_all(BEGIN).unwrap();
     stream.write_all(&flood.first).unwrap();
     let mut read = stream.try_clone().unwrap();
     let heard = thread::spawn(move || {
@@ -137,15 +121,12 @@ fn send(front: SocketAddr, flood: &Flood) -> (Vec<u8>, Duration) {
 
 /// The error that a connection was ended with, if it was heard.
 fn goaway(mut told: &[u8]) -> Option<u32> {
-    while let Some((header, rest)) = told.split_first_chunk::<9>() {
-        let [a, b, c, kind, ..] = *header;
-        let len = u32::from_be_bytes([0, a, b, c]) as usize;
-        let payload = rest.get(..len)?;
-        if kind == GOAWAY {
-            let code = payload.get(4..8)?;
+    while let Some(frame) = first_frame(told) {
+        if frame.kind == GOAWAY {
+            let code = frame.payload.get(4..8)?;
             return Some(u32::from_be_bytes(code.try_into().unwrap()));
         }
-        told = &rest[len..];
+        told = frame.rest;
     }
     None
 }

@@ -8,14 +8,15 @@ use hyper::http::request::Parts;
 use hyper::{Method, header};
 
 use crate::front::refusals::RequestRefusal;
+use crate::front::request::Heard;
 use crate::front::web_socket::WebSocketKey;
 use crate::http1::fields::{Fields, Span};
-use crate::http1::head::{is_host, is_text, is_token};
+use crate::http1::head::{is_host, is_text, is_token, length};
 
 /// The head of a request.
 pub(super) struct MappedHead<'a> {
-    pub(super) method: Method,
-    pub(super) target: &'a [u8],
+    method: Method,
+    target: &'a [u8],
     bytes: Vec<u8>,
     spans: Vec<Span>,
     /// It is for a WebSocket.
@@ -72,9 +73,24 @@ impl<'a> MappedHead<'a> {
         }
     }
 
-    /// Its fields, with the host among them.
-    pub(super) fn fields(&self) -> Fields<'_> {
-        Fields::new(&self.bytes, &self.spans)
+    /// What the front hears of it.
+    pub(super) fn heard(&self) -> Heard<'_> {
+        let fields = Fields::new(&self.bytes, &self.spans);
+        // What follows a request for a WebSocket is no body.
+        let is_web_socket = self.web_socket.is_some();
+        let len = fields.get("content-length").filter(|_| !is_web_socket);
+        Heard {
+            method: &self.method,
+            target: self.target,
+            version: "HTTP/2.0",
+            fields,
+            host: fields.get("host"),
+            accept: fields.get("accept"),
+            names_fields: false,
+            length: len.and_then(length),
+            upgrades: is_web_socket,
+            is_shared: true,
+        }
     }
 
     fn put_fields(&mut self, parts: &Parts) -> Result<(), RequestRefusal> {
