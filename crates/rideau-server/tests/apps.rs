@@ -32,6 +32,10 @@ mod http2_floods;
 mod listeners;
 #[path = "apps/matrix.rs"]
 mod matrix;
+#[path = "apps/moving.rs"]
+mod moving;
+#[path = "apps/nginx.rs"]
+mod nginx;
 #[path = "apps/numbers.rs"]
 mod numbers;
 #[path = "apps/operators.rs"]

@@ -11,6 +11,8 @@ use rideau_config::Config;
 use rideau_core::{OptionError, Settings, meter, queue, valve};
 use rideau_testing::Scratch;
 
+#[path = "docs/mapped.rs"]
+mod mapped;
 #[path = "docs/schema.rs"]
 mod schema;
 

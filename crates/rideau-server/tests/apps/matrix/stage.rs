@@ -6,7 +6,7 @@ use std::os::unix::fs::symlink;
 use std::path::PathBuf;
 
 use super::frameworks::{Code, Framework};
-use crate::harness::{Harness, folder};
+use crate::harness::{Harness, folder, is_soak};
 
 pub(super) struct Stage<'a> {
     pub(super) framework: &'a Framework,
@@ -29,8 +29,10 @@ impl<'a> Stage<'a> {
         let text = format!(
             "[app.shop]\nroot = \"FOLDER/current\"\n{}\nmin = 1\nmax = 2\nqueue = \"never\"\n\
              start_timeout = \"20s\"\nstreams = {{ grace = \"3s\" }}\n\
-             trial = {{ answers = 20, time = \"1s\" }}\n",
-            framework.keys()
+             trial = {{ answers = {}, time = \"1s\" }}\n",
+            framework.keys(),
+            // Only then is it known whether it is slow.
+            if is_soak() { 50 } else { 20 }
         );
         let harness = Harness::new(&folder, &text);
         let stage = Self {

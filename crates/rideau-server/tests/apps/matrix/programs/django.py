@@ -11,7 +11,10 @@ from django.urls import path
 VERSION, MODE = "@VERSION", "@MODE"
 PIECE = b"x" * 65536
 settings.configure(
-    SECRET_KEY="of a test", ALLOWED_HOSTS=["*"], ROOT_URLCONF=__name__, MIDDLEWARE=[]
+    SECRET_KEY="of a test",
+    ALLOWED_HOSTS=["*"],
+    ROOT_URLCONF=__name__,
+    MIDDLEWARE=["django.middleware.common.CommonMiddleware"],
 )
 
 

@@ -7,6 +7,7 @@ switch ($path[1]) {
         if (MODE === "fails" || (MODE === "half" && random_int(0, 1) === 0)) {
             throw new Exception("broken on purpose");
         }
+        header("Content-Length: " . strlen(VERSION));
         echo VERSION;
         break;
     case "work":
