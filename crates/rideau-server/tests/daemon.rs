@@ -24,6 +24,8 @@ mod cluster_keys;
 mod cluster_locks;
 #[path = "daemon/cluster_places.rs"]
 mod cluster_places;
+#[path = "daemon/cluster_seed.rs"]
+mod cluster_seed;
 #[path = "daemon/cluster_straight.rs"]
 mod cluster_straight;
 #[path = "daemon/cluster_values.rs"]
