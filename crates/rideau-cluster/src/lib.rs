@@ -16,5 +16,5 @@ pub use links::{
 pub use node::{
     ClusterMade, ClusterNode, MoveKind, MovedPartitions, NameEvent, NoPeers, NodeAbout,
     NodeCounters, NodeError, NodeEvents, NodeOptions, NodePulse, NodeRow, NodeTable, NodeView,
-    PartitionRow, PartitionState, PeerSender, RoomLevel, RoomView,
+    OfflineCluster, PartitionRow, PartitionState, PeerSender, RoomLevel, RoomView,
 };

@@ -40,6 +40,7 @@ mod size;
 mod slot;
 mod snapshot;
 mod span;
+mod split;
 mod untils;
 mod value;
 mod values;
@@ -78,6 +79,7 @@ pub use restore::Restore;
 pub use size::Size;
 pub use snapshot::SnapshotAt;
 pub use span::{Span, SpanError};
+pub use split::LogSplit;
 pub use value::{Kind, Shown, Text, ValueError, parse_value};
 pub use waiters::{Told, Waiters};
 

@@ -32,6 +32,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::task::JoinHandle;
 
 use self::cluster::{Joining, StraightListeners};
+pub use self::cluster::{accept_restored, move_to_etcd};
 pub(crate) use self::drain::drain;
 pub(crate) use self::listener::Listener;
 use crate::admin::AdminListener;

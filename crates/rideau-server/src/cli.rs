@@ -61,13 +61,14 @@ const SERVER: &str = "The server";
 /// The variable that names a server.
 const VARIABLE: &str = "RIDEAU_SERVER";
 /// The commands that have no server to do with.
-const ALONE: [&str; 8] = [
+const ALONE: [&str; 9] = [
     "serve",
     "run",
     "demo",
     "check",
     "hash",
     "numbers",
+    "move",
     "completions",
     "man",
 ];
@@ -195,6 +196,12 @@ enum Command {
     Revoke(status::Revoke),
     /// Drain a node of a cluster, or let it own partitions again
     Cluster(cluster::ClusterWords),
+    /// Move the values of a server that does not run into a new cluster
+    ///
+    /// The node that starts first with this config has them, with their holders, keys and data.
+    /// Tickets go on to count, and fences grow. A server without [cluster] does not give out
+    /// values of that folder any more.
+    Move(cluster::Move),
     /// Replace the processes of an application by new ones
     Restart(apps::Restart),
     /// Give the verdict on new code of an application that is on trial
@@ -326,6 +333,7 @@ async fn with_server(command: Command, manner: &Manner) -> Done {
         Command::Kill(words) => status::kill(&words, manner).await,
         Command::Revoke(words) => status::revoke(&words, manner).await,
         Command::Cluster(words) => cluster::run(&words, manner).await,
+        Command::Move(words) => cluster::move_values(&words, manner).await,
         Command::Restart(words) => apps::restart(&words, manner).await,
         Command::Trial(words) => apps::trial(&words, manner).await,
         Command::Detach(words) => apps::to_process("APP.DETACH", &words, manner).await,

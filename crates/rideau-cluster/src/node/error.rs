@@ -52,6 +52,10 @@ pub enum NodeError {
         /// The state that was seen, and the one that is there now.
         said: String,
     },
+    /// These nodes live, so what etcd has cannot be changed without them.
+    Living(Vec<String>),
+    /// The record of a partition was not written by this version.
+    BadOwner(u32),
     /// The host of the partitions has panicked.
     HostFailed,
     /// The node's thread has ended.
@@ -92,7 +96,21 @@ impl fmt::Display for NodeError {
             Self::Restored { said } => write!(
                 f,
                 "{said}: etcd was restored from a backup, or is another one, so what was \
-                 reserved since then is not known; see `rideau cluster accept-restore`"
+                 reserved since then is not known; stop all nodes and run \
+                 `rideau cluster accept-restore FILE` to go on with what etcd has"
+            ),
+            Self::Living(nodes) if nodes.is_empty() => {
+                f.write_str("a node of the cluster was started meanwhile; stop all nodes first")
+            }
+            Self::Living(nodes) => write!(
+                f,
+                "these nodes of the cluster live: {}; stop all nodes first",
+                nodes.join(", ")
+            ),
+            Self::BadOwner(partition) => write!(
+                f,
+                "the record of partition {partition} is unknown to this version; use the one \
+                 that the nodes run"
             ),
             Self::HostFailed => f.write_str(
                 "the thread that keeps the partitions of the node has \

@@ -32,6 +32,8 @@ pub(super) struct NodeFolder {
 pub(super) struct EtcdSeen {
     pub(super) cluster: u64,
     pub(super) revision: u64,
+    /// When a restored etcd was accepted last, in milliseconds since 1970; zero if never.
+    pub(super) accepted: u64,
 }
 
 impl NodeFolder {
@@ -97,8 +99,13 @@ impl NodeFolder {
             return Ok(());
         }
         self.seen = Some(seen);
-        let EtcdSeen { cluster, revision } = seen;
-        replace(&self.path, SEEN, &format!("1 {cluster:016x} {revision}\n"))
+        let EtcdSeen {
+            cluster,
+            revision,
+            accepted,
+        } = seen;
+        let text = format!("1 {cluster:016x} {revision} {accepted}\n");
+        replace(&self.path, SEEN, &text)
     }
 }
 
@@ -131,10 +138,12 @@ fn ids_of(text: &str, machine: &str) -> Vec<u64> {
 }
 
 fn seen_of(text: &str) -> Option<EtcdSeen> {
-    let (cluster, revision) = text.trim().strip_prefix("1 ")?.split_once(' ')?;
+    let mut words = text.trim().strip_prefix("1 ")?.split(' ');
     Some(EtcdSeen {
-        cluster: u64::from_str_radix(cluster, 16).ok()?,
-        revision: revision.parse().ok()?,
+        cluster: u64::from_str_radix(words.next()?, 16).ok()?,
+        revision: words.next()?.parse().ok()?,
+        // Earlier versions did not write it.
+        accepted: words.next().map_or(Some(0), |word| word.parse().ok())?,
     })
 }
 
@@ -169,6 +178,7 @@ mod tests {
         let seen = EtcdSeen {
             cluster: u64::MAX - 3,
             revision: 12,
+            accepted: 7,
         };
         folder.saw(seen).expect("it is written");
         drop(folder);

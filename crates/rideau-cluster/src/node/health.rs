@@ -70,11 +70,17 @@ impl EtcdHealth {
             return Err(NodeError::Restored { said });
         }
         let folder = Arc::clone(&self.folder);
-        let seen = EtcdSeen {
-            cluster: status.cluster,
-            revision,
-        };
-        let saved = spawn_blocking(move || folder.lock().saw(seen)).await;
+        let cluster = status.cluster;
+        let saved = spawn_blocking(move || {
+            let mut folder = folder.lock();
+            let accepted = folder.seen().map_or(0, |seen| seen.accepted);
+            folder.saw(EtcdSeen {
+                cluster,
+                revision,
+                accepted,
+            })
+        })
+        .await;
         if let Ok(Err(error)) = saved {
             tracing::warn!(%error, "the folder of the node cannot be written");
         }

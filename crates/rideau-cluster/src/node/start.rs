@@ -23,6 +23,7 @@ use super::host_thread;
 use super::housekeeping::Housekeeping;
 use super::input::Input;
 use super::meta::{ClusterMeta, MetaError, random};
+use super::offline::accepted;
 use super::options::NodeOptions;
 use super::parts::HeldParts;
 use super::room::Room;
@@ -227,21 +228,22 @@ async fn prepare(options: &NodeOptions) -> Result<Prepared, NodeError> {
             Err(error) => patience.wait(error).await?,
         }
     };
+    // A status may be of a member that lags: the revision has to be read.
+    let (accepted, revision) = loop {
+        match accepted(&client, &options.cluster).await {
+            Ok(found) => break found,
+            Err(error) => patience.wait(error).await?,
+        }
+    };
+    let accepted = accepted.unwrap_or(0);
     if let Some(seen) = folder.seen()
-        && seen.cluster != status.cluster
+        && seen.accepted >= accepted
     {
         let (was, is) = (seen.cluster, status.cluster);
-        let said = format!("etcd has the cluster id {is:x}, and had {was:x} before");
-        return Err(NodeError::Restored { said });
-    }
-    if let Some(seen) = folder.seen() {
-        // A status may be of a member that lags: the revision has to be read.
-        let revision = loop {
-            match newest_revision(&client, &options.cluster).await {
-                Ok(revision) => break revision,
-                Err(error) => patience.wait(error).await?,
-            }
-        };
+        if was != is {
+            let said = format!("etcd has the cluster id {is:x}, and had {was:x} before");
+            return Err(NodeError::Restored { said });
+        }
         check_seen(seen.revision, revision)?;
     }
     let meta = loop {
@@ -255,6 +257,7 @@ async fn prepare(options: &NodeOptions) -> Result<Prepared, NodeError> {
     let seen = EtcdSeen {
         cluster: status.cluster,
         revision: meta.revision,
+        accepted,
     };
     let path = options.folder.clone();
     folder
@@ -265,13 +268,6 @@ async fn prepare(options: &NodeOptions) -> Result<Prepared, NodeError> {
         folder,
         meta,
     })
-}
-
-async fn newest_revision(client: &EtcdClient, cluster: &str) -> Result<u64, EtcdError> {
-    use rideau::store::etcd::{EtcdRead, KeyRange};
-    let read = EtcdRead::newest(KeyRange::key(super::meta::meta_key(cluster, "made")));
-    let found = client.read(read).await?;
-    Ok(u64::try_from(found.revision).unwrap_or(0))
 }
 
 /// Waits for an etcd that does not answer, and says so now and then.

@@ -29,6 +29,7 @@ const PROMISED: u8 = 14;
 /// As `RESERVED` and `LAPSED`, with an owner.
 const RESERVED_BY: u8 = 15;
 const LAPSED_BY: u8 = 16;
+const FORGOTTEN: u8 = 17;
 
 const NANOS_IN_MILLI: u64 = 1_000_000;
 
@@ -115,6 +116,9 @@ pub enum Entry<'a> {
     Clock(Clock),
     /// All that was done is written down, and nothing more will be.
     Stopped,
+    /// The log up to here may have lost its end, so nothing of it counts: any value may have
+    /// a holder.
+    Forgotten,
 }
 
 /// A reservation as it stands in the log.
@@ -197,6 +201,7 @@ impl<'a> Entry<'a> {
             }
             Self::Clock(clock) => clock.put(into),
             Self::Stopped => into.push(STOPPED),
+            Self::Forgotten => into.push(FORGOTTEN),
         }
     }
 
@@ -276,6 +281,7 @@ impl<'a> Entry<'a> {
             },
             CLOCK => Self::Clock(Clock::read(reader)?),
             STOPPED => Self::Stopped,
+            FORGOTTEN => Self::Forgotten,
             _ => return Err(Torn),
         })
     }
@@ -501,6 +507,7 @@ mod tests {
                 since_boot: Duration::from_millis(99),
             }),
             Entry::Stopped,
+            Entry::Forgotten,
         ]
     }
 

@@ -33,6 +33,8 @@ pub struct Restore {
     entries: u64,
     /// The content of a range in memory may be known from its former owner.
     has_memory: bool,
+    /// What came before was forgotten: values of which nothing is known may have holders.
+    is_forgotten: bool,
 }
 
 impl Restore {
@@ -92,6 +94,7 @@ impl Restore {
             clock: None,
             entries: 0,
             has_memory: false,
+            is_forgotten: false,
         }
     }
 
@@ -126,6 +129,10 @@ impl Restore {
         for (id, start) in std::mem::take(&mut self.starts) {
             let range = self.machine.at_mut(id);
             range.options.start = start;
+            let start = match self.is_forgotten {
+                true => Start::Quarantine,
+                false => start,
+            };
             let values = range.options.intervals();
             if range.options.class == Class::Memory {
                 self.forget_known(id, effects);
@@ -198,8 +205,23 @@ impl Restore {
             Entry::Clock(clock) => self.clock = Some(clock),
             // A process that stops in order has written everything down.
             Entry::Stopped => self.claimed = Free::new(),
+            Entry::Forgotten => self.forget(),
         }
         Ok(())
+    }
+
+    /// Nothing counts that was read until now, but for fences and clocks.
+    fn forget(&mut self) {
+        let machine = &mut self.machine;
+        let mut cursor = 0;
+        while let Some(slot) = machine.records.next_from(&mut cursor) {
+            machine.records.remove(slot);
+        }
+        self.known = Free::new();
+        self.claimed = Free::new();
+        self.quarantined = Untils::default();
+        self.promised = Untils::default();
+        self.is_forgotten = true;
     }
 
     fn reserved(&mut self, reserved: &Reserved<'_>, state: State) -> Result<(), BadEntry> {

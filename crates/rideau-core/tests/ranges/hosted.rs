@@ -263,6 +263,47 @@ fn a_hand_over_writes_down_what_is_in_memory_and_a_takeover_cannot() {
 }
 
 #[test]
+fn what_is_forgotten_may_have_a_holder_until_the_quarantine_ends() {
+    let mut a = Host::new();
+    a.take(0, 1, &[]);
+    let held = ["sync", "memory"].map(|range| a.reserve(range).unwrap());
+    a.close(0);
+    a.write();
+    let mut pieces = a.pieces(0).to_vec();
+    let mut forgotten = Vec::new();
+    Entry::Forgotten.put(&mut forgotten);
+    pieces.push(forgotten);
+    let mut b = Host::new();
+    b.take(0, 2, &pieces);
+    for range in ["sync", "memory"] {
+        assert!(
+            matches!(b.reserve(range), Err(Refused::Exhausted { .. })),
+            "{range}"
+        );
+    }
+    for held in held {
+        assert_eq!(b.fence(held.value), None);
+    }
+    // What is told of a value from then on is kept by the next owner.
+    let fields = Fields::new();
+    let change = rideau_core::allocator::Change::new(&fields);
+    let (now, effects) = (b.now, &mut b.effects);
+    let adopted = b
+        .parts
+        .write(Which::Value(held[0].value), &change, now, effects);
+    let adopted = adopted.unwrap().fence;
+    b.write();
+    pieces.extend_from_slice(b.pieces(0));
+    let mut c = Host::new();
+    c.take(0, 3, &pieces);
+    assert_eq!(c.fence(held[0].value), Some(adopted));
+    assert!(matches!(c.reserve("sync"), Err(Refused::Exhausted { .. })));
+    c.after(3_600 * SECOND);
+    let free = c.reserve("sync").unwrap();
+    assert_ne!(free.value, held[0].value);
+}
+
+#[test]
 fn what_a_partition_logged_goes_with_it() {
     let mut host = Host::new();
     host.take(0, 1, &[]);

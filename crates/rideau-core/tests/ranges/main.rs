@@ -13,6 +13,7 @@ mod hosted;
 mod laws;
 mod model;
 mod owners;
+mod split;
 mod start;
 mod steps;
 mod waiting;

@@ -1,6 +1,7 @@
 //! This server as a node of a cluster: it joins, links to the other nodes, and leaves.
 
 mod asks;
+mod offline;
 mod straight;
 mod watching;
 
@@ -23,6 +24,7 @@ use rideau_process::panics;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 
+pub use self::offline::{accept_restored, move_to_etcd};
 pub(super) use self::straight::StraightListeners;
 use crate::net::tls;
 use crate::state::cluster::{Cluster, read_left};

@@ -36,7 +36,7 @@ pub(crate) use numbers::RangeNumbers;
 pub(crate) use owner::{owner_of, sees_fence};
 pub(crate) use place::{NamedRange, NamedRanges, RangeCounts};
 pub(crate) use secret::ValueTicket;
-pub(crate) use store::folder;
+pub(crate) use store::{RANGES, folder, mark_moved, moved_to, stored_secret};
 pub(crate) use view::{Counted, ViewPlaces};
 pub(crate) use watch::Happened;
 pub(crate) use watchers::{FarValue, ValueWatchers};

@@ -249,6 +249,16 @@ pub(crate) fn read(path: &Path) -> Result<String, Failure> {
     read.map_err(|error| Failure::Broken(format!("{}: {error}", path.display())))
 }
 
+/// The config in a file, if nothing is wrong with it.
+pub(super) fn config_in(file: &Path, manner: &Manner) -> Result<Result<Config, ExitCode>, Failure> {
+    let text = read(file)?;
+    let (config, faults) = local(&text, file);
+    match config {
+        Some(config) => Ok(Ok(config)),
+        None => wrong(&faults, manner).map(Err),
+    }
+}
+
 fn local(text: &str, file: &Path) -> (Option<Config>, Faults) {
     let env = |name: &str| std::env::var(name).ok();
     Config::check(text, &file.display().to_string(), &env)

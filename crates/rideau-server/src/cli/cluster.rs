@@ -1,14 +1,15 @@
 //! Commands for the nodes of a cluster.
 
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use clap::{Args, Subcommand};
+use clap::{Args, Subcommand, ValueEnum};
 use rideau_resp::Value;
 use serde_json::json;
 
 use super::table::Table;
-use super::{Done, Failure, Manner, answer, control, show};
+use super::{Done, Failure, Manner, answer, change, control, show};
 use crate::wire::Wire;
 
 #[derive(Args, Debug)]
@@ -35,6 +36,33 @@ enum Change {
         /// The name of the node, from `rideau status nodes`
         node: String,
     },
+    /// Go on with an etcd that was restored from a backup, while all nodes are stopped
+    ///
+    /// What was reserved and released after the backup is not known, so all values are in
+    /// quarantine at first: until `quarantine` of their range is over, only those are in use
+    /// again that are renewed or written. Fences go on above all that were ever given.
+    AcceptRestore {
+        /// The config file of a node
+        #[arg(value_name = "FILE")]
+        file: PathBuf,
+    },
+}
+
+/// Where values can be moved to.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum, Debug)]
+enum Engine {
+    /// The etcd of the cluster in the config.
+    Etcd,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Move {
+    /// Where to
+    #[arg(long, value_enum, value_name = "ENGINE")]
+    to: Engine,
+    /// The config file, with [cluster] and the [store] where the values are
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
 }
 
 /// How the server calls us.
@@ -43,8 +71,12 @@ const NAME: &str = "rideau-cli";
 const LOOK: Duration = Duration::from_millis(200);
 
 pub(crate) async fn run(words: &ClusterWords, manner: &Manner) -> Done {
+    if let Change::AcceptRestore { file } = &words.what {
+        return accept_restored(file, manner).await;
+    }
     let mut wire = control::connect(manner, NAME).await?;
     match &words.what {
+        Change::AcceptRestore { .. } => unreachable!("it needs no server"),
         Change::Undrain { node } => {
             let answered = wire.ask(&["NODE.UNDRAIN", node]).await?;
             answer::print(show::good(answered)?, manner)
@@ -58,6 +90,41 @@ pub(crate) async fn run(words: &ClusterWords, manner: &Manner) -> Done {
             wait_until_empty(&mut wire, node, manner).await
         }
     }
+}
+
+async fn accept_restored(file: &Path, manner: &Manner) -> Done {
+    let config = match change::config_in(file, manner)? {
+        Ok(config) => config,
+        Err(code) => return Ok(code),
+    };
+    rideau_daemon::accept_restored(&config).await?;
+    if manner.json {
+        show::print_json(&json!({ "accepted": true }))?;
+    } else {
+        let text = "accepted. Start the nodes: values are in quarantine until their holders are \
+                    heard of, or it is over.";
+        show::print_text(text)?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Bring the values of a server that does not run into a new cluster.
+pub(crate) async fn move_values(words: &Move, manner: &Manner) -> Done {
+    let Engine::Etcd = words.to;
+    let config = match change::config_in(&words.file, manner)? {
+        Ok(config) => config,
+        Err(code) => return Ok(code),
+    };
+    let folder = rideau_daemon::move_to_etcd(&config).await?;
+    if manner.json {
+        show::print_json(&json!({ "moved": folder }))?;
+    } else {
+        show::print_text(&format!(
+            "moved what was in {}. Start the nodes of the cluster.",
+            folder.display()
+        ))?;
+    }
+    Ok(ExitCode::SUCCESS)
 }
 
 /// Say how many partitions a node owns, until it owns none.

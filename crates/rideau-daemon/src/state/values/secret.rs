@@ -63,6 +63,11 @@ impl Secret {
         Self { bytes, keyed }
     }
 
+    /// All of it, for the nodes of a cluster.
+    pub(super) const fn bytes(&self) -> [u8; LEN] {
+        self.bytes
+    }
+
     /// The secret in a file, or this one if there is no file, which has it then.
     pub(super) fn kept(&self, file: &Path) -> io::Result<(Self, Origin)> {
         let bytes = match fs::read(file) {

@@ -16,7 +16,9 @@ use rideau_config::Config;
 use super::secret::{Origin, Secret};
 
 /// Where the log and the snapshots are, within the folder.
-const RANGES: &str = "ranges";
+pub(crate) const RANGES: &str = "ranges";
+/// The file that says which cluster has the values now.
+const MOVED: &str = "moved";
 /// The file of the secret of tickets.
 const SECRET: &str = "tickets.key";
 
@@ -53,6 +55,26 @@ pub(crate) fn folder(config: &Config) -> PathBuf {
     state.join("rideau").join(&config.server.name)
 }
 
+/// The cluster that the values of a folder were moved to, if they were.
+pub(crate) fn moved_to(folder: &Path) -> Option<String> {
+    let text = fs::read_to_string(folder.join(MOVED)).ok()?;
+    Some(text.trim().to_owned())
+}
+
+/// The values of a folder belong to this cluster from now on.
+pub(crate) fn mark_moved(folder: &Path, cluster: &str) -> io::Result<()> {
+    let file = folder.join(MOVED);
+    fs::write(&file, format!("{cluster}\n"))?;
+    fs::File::open(&file)?.sync_all()?;
+    fs::File::open(folder)?.sync_all()
+}
+
+/// The bytes that the tickets of a folder follow from.
+pub(crate) fn stored_secret(folder: &Path) -> io::Result<[u8; 32]> {
+    let (secret, _) = Secret::random().kept(&folder.join(SECRET))?;
+    Ok(secret.bytes())
+}
+
 impl Folder {
     pub(super) fn new(path: PathBuf) -> Self {
         Self {
@@ -79,6 +101,7 @@ impl Folder {
     pub(super) fn open(&self, secret: &Secret) -> Result<(Secret, Origin), StoreError> {
         let created = create_private(&self.path);
         created.map_err(|error| StoreError::of("make the folder", &self.path, error))?;
+        self.check_moved()?;
         let store = Embedded::open(self.path.join(RANGES))?;
         let file = self.path.join(SECRET);
         let secret = secret.kept(&file);
@@ -93,6 +116,7 @@ impl Folder {
     pub(super) fn open_late(&self) -> Result<bool, StoreError> {
         let created = create_private(&self.path);
         created.map_err(|error| StoreError::of("make the folder", &self.path, error))?;
+        self.check_moved()?;
         let mut store = Embedded::open(self.path.join(RANGES))?;
         let mut is_empty = true;
         let loaded = store.load(Partitions::ONE, &[0], &mut |_, _| {
@@ -106,6 +130,19 @@ impl Folder {
         *self.store.lock() = Some(store);
         self.is_open.store(true, Ordering::Release);
         Ok(true)
+    }
+
+    /// Values that a cluster has are not given out by this server as well.
+    fn check_moved(&self) -> Result<(), StoreError> {
+        let Some(cluster) = moved_to(&self.path) else {
+            return Ok(());
+        };
+        let text = format!(
+            "its values were moved to the cluster {cluster}. Serve them with [cluster]; or \
+             remove the file {MOVED} to give out here again what was here then"
+        );
+        let error = io::Error::other(text);
+        Err(StoreError::of("use the folder", &self.path, error))
     }
 
     /// Where the key of tickets is.
