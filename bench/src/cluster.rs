@@ -1,33 +1,40 @@
 //! Nodes of a cluster on etcd, beside what each reservation would cost as a transaction of its
-//! own on the same etcd, and beside our store on a disk.
+//! own on the same etcd, beside our store on a disk, and beside a script in Redis Cluster; and
+//! their locks beside those of etcd and of several Redis servers.
 //!
 //! One operation is one command, or one transaction, that was answered after it was safe. A turn
 //! is a reservation and its release. Three nodes and etcd run on this machine, so they share
 //! its cores with the clients: read ratios. The processor time is that of all nodes and of etcd.
 
 mod line;
+mod locks;
 mod many;
 mod nodes;
+mod parties;
+mod redis;
 mod takeover;
 mod txn;
 
 use crate::measure::{Plan, Subject, compare};
 use crate::report::{Format, OURS, print, print_lines};
 use crate::talk::{Dialog, Disk, Folder, Form, Goal, Server, Step, bulk, fail, frame, opening};
-use crate::talk::{program, talk, talk_to};
+use crate::talk::{program, talk, talk_to, want_redis};
 use nodes::Nodes;
+use redis::RedisCluster;
 use txn::EtcdTxn;
 
 pub(crate) use many::run as run_many;
 
 /// One transaction for each reservation.
 const TXN: &str = "etcd-txn";
+/// A script on three masters, which write to a disk.
+const REDIS: &str = "redis-cluster";
 /// Our server alone, with its own store on a disk.
 const ALONE: &str = "rideau-disk";
 
 const TTL_MS: &str = "3600000";
 const DATA: &str = "gateway=10.255.0.1;circuit=ge-0/0/17:1042;vendor=0123456789abcde";
-const RANGE: &str = "[range.pool]\nvalues = [\"10.0.0.0/12\"]\n";
+const RANGE: &str = "[range.pool]\nvalues = [\"10.0.0.0/12\"]\n[lock.\"*\"]\n";
 
 /// How clients come.
 struct Case {
@@ -68,15 +75,26 @@ pub(crate) fn run(plan: &Plan, format: Format) {
     let store = folder.path().join("store");
     let config = format!("[store]\npath = {store:?}\n{RANGE}");
     let alone = Server::ours(&program, 1, &config, folder);
+    want_redis();
+    let redis = RedisCluster::start(&disk.folder);
     for case in &CASES {
-        contest(case, &nodes, &txn, &alone, plan, format);
+        contest(case, &nodes, (&txn, &redis), &alone, plan, format);
     }
+    drop((redis, alone));
+    locks::run(&nodes, &txn, plan, format);
     say_hops(&nodes);
-    drop((txn, alone));
+    drop(txn);
     takeover::run(nodes, plan);
 }
 
-fn contest(case: &Case, nodes: &Nodes, txn: &EtcdTxn, alone: &Server, plan: &Plan, format: Format) {
+fn contest(
+    case: &Case,
+    nodes: &Nodes,
+    (txn, redis): (&EtcdTxn, &RedisCluster),
+    alone: &Server,
+    plan: &Plan,
+    format: Format,
+) {
     let dialogs = || -> Vec<Dialog> { (0..case.connections).map(|_| dialog(case.depth)).collect() };
     let subjects = [
         Subject {
@@ -86,6 +104,10 @@ fn contest(case: &Case, nodes: &Nodes, txn: &EtcdTxn, alone: &Server, plan: &Pla
         Subject {
             name: TXN,
             run: Box::new(|| txn.run(&nodes.etcd, plan)),
+        },
+        Subject {
+            name: REDIS,
+            run: Box::new(|| redis.run(case.connections, case.depth, plan)),
         },
         Subject {
             name: ALONE,

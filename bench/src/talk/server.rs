@@ -39,6 +39,25 @@ impl Server {
         Self::start(&mut command, None, folder, address)
     }
 
+    /// One that may be part of a cluster, and writes everything down before it answers.
+    pub(crate) fn redis_in_cluster(folder: Folder) -> Self {
+        // The port for the other nodes is 10,000 above it.
+        let address = loop {
+            let address = free_address();
+            if address.port() < 50_000 {
+                break address;
+            }
+        };
+        let mut command = Command::new("redis-server");
+        command
+            .args(["--bind", "127.0.0.1", "--save", "", "--appendonly", "yes"])
+            .args(["--appendfsync", "always", "--cluster-enabled", "yes"])
+            .args(["--port", &address.port().to_string()])
+            .arg("--dir")
+            .arg(folder.path());
+        Self::start(&mut command, None, folder, address)
+    }
+
     /// One that does nothing; if it `keeps`, it writes down what it was told.
     pub(crate) fn roof(folder: Folder, keeps: bool) -> Self {
         let address = free_address();

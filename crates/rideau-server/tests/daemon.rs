@@ -18,6 +18,8 @@ mod clients;
 mod cluster;
 #[path = "daemon/cluster_clients.rs"]
 mod cluster_clients;
+#[path = "daemon/cluster_etcd.rs"]
+mod cluster_etcd;
 #[path = "daemon/cluster_keys.rs"]
 mod cluster_keys;
 #[path = "daemon/cluster_locks.rs"]
@@ -28,6 +30,8 @@ mod cluster_places;
 mod cluster_seed;
 #[path = "daemon/cluster_straight.rs"]
 mod cluster_straight;
+#[path = "daemon/cluster_upgrade.rs"]
+mod cluster_upgrade;
 #[path = "daemon/cluster_values.rs"]
 mod cluster_values;
 #[path = "daemon/control.rs"]

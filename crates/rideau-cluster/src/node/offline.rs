@@ -31,6 +31,8 @@ const WALL_EPOCH_MAX: u64 = 1_500_000;
 const CHUNK: usize = 256 << 10;
 /// The owner of partitions that were filled, and that no node has taken yet.
 const MOVED: &str = "moved";
+/// No key was created at this revision, and a key that is not there has revision zero.
+const NEVER: u64 = 1;
 
 /// A cluster without living nodes.
 #[derive(Debug)]
@@ -168,7 +170,7 @@ impl OfflineCluster {
             }
             let record = OwnerRecord {
                 epoch,
-                owner: Incarnation::new(MOVED, 0),
+                owner: Incarnation::new(MOVED, NEVER),
                 snapshot: Some(id),
                 segments: Vec::new(),
             };

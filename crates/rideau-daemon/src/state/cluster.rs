@@ -82,10 +82,14 @@ pub(crate) struct Cluster {
 /// Where commands went.
 #[derive(Debug, Default)]
 pub(crate) struct HopCounts {
+    /// Commands about what nodes share that this node answered by itself.
+    pub here: AtomicU64,
     /// Commands that were sent to another node.
     pub hops_out: AtomicU64,
     /// Commands of other nodes that were answered here.
     pub hops_in: AtomicU64,
+    /// Those of them that another node had been sent before.
+    pub second: AtomicU64,
     /// Commands that no node could answer.
     pub down: AtomicU64,
     /// Commands whose clients were sent to another node.

@@ -71,17 +71,15 @@ const NAME: &str = "rideau-cli";
 const LOOK: Duration = Duration::from_millis(200);
 
 pub(crate) async fn run(words: &ClusterWords, manner: &Manner) -> Done {
-    if let Change::AcceptRestore { file } = &words.what {
-        return accept_restored(file, manner).await;
-    }
-    let mut wire = control::connect(manner, NAME).await?;
     match &words.what {
-        Change::AcceptRestore { .. } => unreachable!("it needs no server"),
+        Change::AcceptRestore { file } => accept_restored(file, manner).await,
         Change::Undrain { node } => {
+            let mut wire = control::connect(manner, NAME).await?;
             let answered = wire.ask(&["NODE.UNDRAIN", node]).await?;
             answer::print(show::good(answered)?, manner)
         }
         Change::Drain { node, no_wait } => {
+            let mut wire = control::connect(manner, NAME).await?;
             let answered = wire.ask(&["NODE.DRAIN", node]).await?;
             let answered = show::good(answered)?;
             if *no_wait {

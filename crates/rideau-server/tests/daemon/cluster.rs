@@ -5,6 +5,7 @@ use std::fs;
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
 use std::process::Stdio;
 use std::thread;
 
@@ -32,6 +33,36 @@ impl Rig {
         let rig = Self { etcd, port, folder };
         until("etcd is ready", || rig.is_healthy());
         rig
+    }
+
+    /// End etcd, and copy what it has.
+    pub(crate) fn stop_etcd(&mut self, copy: &str) {
+        self.etcd.end();
+        let copied = command("cp")
+            .arg("-a")
+            .args([self.folder.join("etcd"), self.folder.join(copy)])
+            .status()
+            .unwrap();
+        assert!(copied.success());
+    }
+
+    /// Have etcd serve what was copied.
+    pub(crate) fn start_etcd(&mut self, copy: &str) {
+        let store = self.folder.join("etcd");
+        fs::remove_dir_all(&store).unwrap();
+        let copied = command("cp")
+            .arg("-a")
+            .args([self.folder.join(copy), store])
+            .status()
+            .unwrap();
+        assert!(copied.success());
+        self.etcd = serve_etcd(&self.folder, self.port, free_port());
+        until("etcd is ready", || self.is_healthy());
+    }
+
+    /// A folder of the test.
+    pub(crate) fn folder(&self, name: &str) -> PathBuf {
+        self.folder.join(name)
     }
 
     fn is_healthy(&self) -> bool {
@@ -359,6 +390,7 @@ fn operators_see_hops_takeovers_and_nodes_that_are_lost() {
     assert_eq!(said["cluster_enabled"], "1");
     assert_eq!((count("known_nodes"), count("links")), (2, 1), "{said:?}");
     assert_eq!(count("partitions_owned"), 8, "{said:?}");
+    assert_eq!(count("hops_none"), 32, "{said:?}");
     assert!(
         count("hops_out") >= 32 && count("moves_out") >= 8,
         "{said:?}"

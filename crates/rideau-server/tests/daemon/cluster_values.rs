@@ -141,6 +141,20 @@ fn every_node_tells_of_the_whole_cluster() {
         }
         assert_eq!(listed, given);
     }
+    // A table has the rows of all nodes, each with its node.
+    let shown = wires[1].ask("SHOW RANGES all CLUSTER");
+    assert_eq!(shown.at(0).at(0).text(), "node", "{shown}");
+    let rows = &shown.parts()[1..];
+    let names: Vec<String> = rows.iter().map(|row| row.at(0).text()).collect();
+    assert_eq!(names, ["n1", "n2", "n3"], "{shown}");
+    let heads = shown.at(0).parts();
+    let reserved = heads
+        .iter()
+        .position(|head| head.text() == "reserved")
+        .unwrap();
+    let counted: i64 = rows.iter().map(|row| row.at(reserved).int()).sum();
+    assert_eq!(counted, 60, "{shown}");
+    wires[0].ask("SHOW RANGES FROM 1 CLUSTER").is_error("ERR");
     // The control socket is the operator, who may do this.
     let mut wire = nodes[1].operator();
     assert_eq!(ask_on(&mut wire, "RANGE.RELEASE KEYPREFIX g1:").int(), 30);

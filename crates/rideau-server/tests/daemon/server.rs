@@ -139,6 +139,17 @@ impl Server {
     }
 
     fn launch(config: &str, http: Option<u16>, first: &str) -> Self {
+        Self::launch_of(&program(), config, http, first)
+    }
+
+    /// The same as [`with`](Self::with), of another program.
+    pub(crate) fn of(program: &Path, config: &str) -> Self {
+        let mut server = Self::launch_of(program, config, None, ALL_FILES);
+        server.wait_until_ready();
+        server
+    }
+
+    fn launch_of(program: &Path, config: &str, http: Option<u16>, first: &str) -> Self {
         let folder = folder();
         let port = free_port();
         let file = folder.join("rideau.toml");
@@ -161,7 +172,7 @@ impl Server {
         if first.contains("mount ") {
             command.args(["-m", "bash"]);
         }
-        command.args(["-c", &raised]).arg(program());
+        command.args(["-c", &raised]).arg(program);
         command.args(serve(&file)).stdin(Stdio::null());
         command.env("XDG_STATE_HOME", folder.join("state"));
         command.stdout(File::create(folder.join("stdout")).unwrap());

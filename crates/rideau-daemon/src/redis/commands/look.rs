@@ -37,6 +37,10 @@ pub(super) fn show(client: &mut Client, request: Request<'_>) -> Result<Next, Co
     while arguments.len() > 0 {
         let text = arguments.text("SHOW", "a name, COUNT or FROM")?;
         let upper = Upper::of(text.as_bytes());
+        if upper.as_bytes() == b"CLUSTER" {
+            let text = "ERR this server is not a node of a cluster: leave CLUSTER out.";
+            return Err(CommandError(text.into()));
+        }
         if !page::option(&mut page, upper.as_bytes(), &mut arguments)? {
             name = Some(text);
         }

@@ -76,6 +76,10 @@ pub(crate) fn elsewhere(
         check_room(cluster)?;
     }
     let place = place(client, cluster, about, request)?;
+    let is_shared = matches!(about.subject, Subject::Value) || about.name == "RESERVE";
+    if is_shared && matches!(place, Place::Here) && !client.is_of_node() {
+        cluster.counts.here.fetch_add(1, Ordering::Relaxed);
+    }
     elsewhere_in(client, about, request, place)
 }
 
@@ -94,6 +98,8 @@ fn elsewhere_in(
         // Nothing of a transaction waits for another node.
         Place::Seek if client.is_in_exec => return Ok(None),
         Place::Partition(partition) if cluster.node.serves(*partition).is_some() => {
+            let is_own = u64::from(!client.is_of_node());
+            cluster.counts.here.fetch_add(is_own, Ordering::Relaxed);
             return Ok(None);
         }
         Place::Partition(partition) | Place::Key { partition, .. } => Some(*partition),
@@ -162,6 +168,9 @@ fn place(
     if let Some(place) = names::place(client, cluster, about, request) {
         return Ok(place);
     }
+    if about.name == "SHOW" && is_of_cluster(request) {
+        return Ok(Place::All);
+    }
     if LOOKS.contains(&about.name) {
         let is_whole = client.is_of_node() || client.is_in_exec || cluster.is_alone();
         return Ok(if is_whole { Place::Here } else { Place::All });
@@ -173,6 +182,12 @@ fn place(
         }
         Subject::Name | Subject::Ticket | Subject::Nothing => Ok(Place::Here),
     }
+}
+
+/// A table is to have the rows of all nodes.
+fn is_of_cluster(request: Request<'_>) -> bool {
+    let mut words = request.words().skip(2);
+    words.any(|word| word.eq_ignore_ascii_case(b"CLUSTER"))
 }
 
 /// How long a command waits by itself.

@@ -428,7 +428,7 @@ pub(super) const OURS: &[About] = &[
         "POOLS | GROUPS | BROKERS | REGULATORS | LOCKS | RANGES | VIEWS | APPS | PROCESSES \
          | REQUESTS | CLIENTS | SESSIONS | HOLDERS | REFUSALS | EVENTS | CONFIG | LIMITS \
          | NODES | PARTITIONS [name] \
-         [COUNT n] [FROM cursor]",
+         [COUNT n] [FROM cursor] [CLUSTER]",
         "A table: the names of the columns, then the rows",
         look::show,
     ),

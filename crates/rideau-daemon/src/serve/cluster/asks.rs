@@ -46,8 +46,13 @@ impl ServeAsks for AskServer {
             // Whether it is the owner that matters the node itself decides for these.
             let is_verb = verbs::is_verb(&ask.command);
             let is_hop = u64::from(ask.hop > 0);
+            let is_second = u64::from(ask.hop > 1);
             if is_verb && !is_about_owner(&ask.command) {
                 cluster.counts.hops_in.fetch_add(is_hop, Ordering::Relaxed);
+                cluster
+                    .counts
+                    .second
+                    .fetch_add(is_second, Ordering::Relaxed);
                 return asks.answer(ask).await;
             }
             let is_here = match ask.partition {
@@ -63,6 +68,10 @@ impl ServeAsks for AskServer {
                 return PeerAnswer { row: None, reply };
             }
             cluster.counts.hops_in.fetch_add(is_hop, Ordering::Relaxed);
+            cluster
+                .counts
+                .second
+                .fetch_add(is_second, Ordering::Relaxed);
             if is_named_verb(&ask.command, &[verbs::RENEW]) {
                 return cluster.answer_renew(&from, &ask);
             }

@@ -1,6 +1,5 @@
 //! Changes of a cluster that an operator makes while its nodes are stopped.
 
-use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 

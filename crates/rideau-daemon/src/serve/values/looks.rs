@@ -22,6 +22,7 @@ impl ValueAsks {
         match Upper::of(words.first().map_or(&b""[..], |name| name)).as_bytes() {
             b"RANGE.LS" => self.list(ask, &words).await,
             b"RANGE.RELEASE" => self.release_all(ask, command).await,
+            b"SHOW" => self.show_all(ask, words).await,
             _ => self.count_all(ask, command).await,
         }
     }
@@ -50,16 +51,33 @@ impl ValueAsks {
 
     /// The answers of all nodes to a command, and the names of those without an answer.
     async fn parts(&self, ask: &PeerAsk, command: &[u8]) -> (Vec<Vec<u8>>, Vec<String>) {
+        let (parts, lost) = self.named_parts(ask, command).await;
+        (parts.into_iter().map(|(_, reply)| reply).collect(), lost)
+    }
+
+    /// The same, with the names of the nodes that answered.
+    async fn named_parts(
+        &self,
+        ask: &PeerAsk,
+        command: &[u8],
+    ) -> (Vec<(String, Vec<u8>)>, Vec<String>) {
         let mut asks = JoinSet::new();
         for node in self.cluster.others() {
             let (asks_of, ask, command) = (self.clone(), ask.clone(), command.to_vec());
             asks.spawn(async move {
                 let part = asks_of.part_of(Some(&node), &ask, &command).await;
-                part.ok_or(node.name)
+                match part {
+                    Some(reply) => Ok((node.name, reply)),
+                    None => Err(node.name),
+                }
             });
         }
         let here = self.part_of(None, ask, command).await;
-        let mut replies: Vec<Vec<u8>> = here.into_iter().collect();
+        let name = self.cluster.node.options().name.clone();
+        let mut replies: Vec<_> = here
+            .into_iter()
+            .map(|reply| (name.clone(), reply))
+            .collect();
         let mut lost = Vec::new();
         while let Some(part) = asks.join_next().await {
             match part {
@@ -69,7 +87,49 @@ impl ValueAsks {
             }
         }
         lost.sort_unstable();
+        replies.sort_unstable();
         (replies, lost)
+    }
+
+    /// The rows of a table on all nodes, each with the name of its node. A node without an
+    /// answer has a row that says so.
+    async fn show_all(&self, ask: &PeerAsk, mut words: Vec<Vec<u8>>) -> Vec<u8> {
+        words.retain(|word| !word.eq_ignore_ascii_case(b"CLUSTER"));
+        if words.iter().any(|word| word.eq_ignore_ascii_case(b"FROM")) {
+            return error("ERR SHOW has no FROM with CLUSTER: COUNT counts on each node.");
+        }
+        let command = verbs::write("SHOW", words.get(1..).unwrap_or_default());
+        let (replies, lost) = self.named_parts(ask, &command).await;
+        let (mut head, mut rows) = (Vec::new(), Vec::new());
+        for (node, reply) in &replies {
+            if reply.starts_with(b"-") {
+                return reply.clone();
+            }
+            let mut parts = elements(reply).into_iter();
+            if let Some(columns) = parts.next().filter(|_| head.is_empty()) {
+                head = columns.to_vec();
+            }
+            rows.extend(parts.map(|row| (node, row)));
+        }
+        let mut out = Vec::new();
+        let mut reply = Reply::new(&mut out, ask.protocol);
+        reply.array(1 + rows.len() + lost.len());
+        let mut row = |name: &str, cells: &[u8]| {
+            let cells = elements(cells);
+            let mut reply = Reply::new(&mut out, ask.protocol);
+            reply.array(1 + cells.len()).bulk(name);
+            cells.iter().for_each(|cell| out.extend_from_slice(cell));
+        };
+        row("node", &head);
+        rows.iter().for_each(|(node, cells)| row(node, cells));
+        for name in &lost {
+            let mut said = Vec::new();
+            Reply::new(&mut said, ask.protocol)
+                .array(1)
+                .bulk("no answer came");
+            row(name, &said);
+        }
+        out
     }
 
     /// Give back what matches on all nodes.

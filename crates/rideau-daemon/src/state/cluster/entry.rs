@@ -324,8 +324,11 @@ impl Cluster {
         entry.rows.routed(ticket, to, epoch, now, &mut effects);
         let is_hop = entry.me.as_ref() != Some(to);
         drop(entry);
-        let hops = &self.counts.hops_out;
-        hops.fetch_add(u64::from(is_hop), Ordering::Relaxed);
+        let hops = match is_hop {
+            true => &self.counts.hops_out,
+            false => &self.counts.here,
+        };
+        hops.fetch_add(1, Ordering::Relaxed);
         self.carry(effects, &[])
             .map_err(|error| NoRoute::Link(to.clone(), error))
     }

@@ -41,8 +41,10 @@ pub(crate) struct ClusterNow {
 
 /// Where commands went.
 struct HopsNow {
+    here: u64,
     sent: u64,
     served: u64,
+    second: u64,
     down: u64,
     redirects: u64,
     took: Histogram,
@@ -173,8 +175,10 @@ impl ClusterNow {
             unowned: partitions - owned(&table, |_| true),
             epoch: records.map(|record| record.epoch).max().unwrap_or(0),
             hops: HopsNow {
+                here: read(&counts.here),
                 sent: read(&counts.hops_out),
                 served: read(&counts.hops_in),
+                second: read(&counts.second),
                 down: read(&counts.down),
                 redirects: read(&counts.redirects),
                 took: counts.took.lock().clone(),
@@ -216,10 +220,14 @@ facts! { ClusterNow: "cluster" by "cluster", joined {
         |it| it.unowned, "Partitions that no living node owns.";
     epoch_max: Count, [SHOW, GAUGE], |it| it.epoch,
         "The highest epoch of a partition; 2,097,151 is the last.";
+    hops_none: Count, [SHOW, COUNTER], |it| it.hops.here,
+        "Commands about what nodes share that this node answered by itself.";
     hops_out: Count, [SHOW, COUNTER], |it| it.hops.sent,
         "Commands that were sent to another node.";
     hops_in: Count, [SHOW, COUNTER], |it| it.hops.served,
         "Commands of other nodes that were executed here.";
+    hops_second: Count, [SHOW, COUNTER], |it| it.hops.second,
+        "Those of them that came over a second node, as by a key whose value is elsewhere.";
     hop_p50_us: Span | null, [SHOW], |it| quantile(&it.hops.took, 0.5),
         "Half of the commands that another node answered took this long or less.";
     hop_p99_us: Span | null, [SHOW], |it| quantile(&it.hops.took, 0.99),
