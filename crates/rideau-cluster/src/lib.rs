@@ -11,7 +11,7 @@ pub use links::{
     BadPeerTls, BadSecret, LINK_VERSIONS, LinkError, LinkEvent, LinkLimits, LinkMessage,
     LinkOptions, LinkSecret, LinkStats, LinkTimes, MESSAGE_MAX, PeerAnswer, PeerAsk, PeerLinks,
     PeerStats, PeerTls, PendingAnswer, RefusalReason, ReportParts, ReportTooLong, ServeAsks,
-    ServedAnswer, read_report,
+    ServedAnswer, read_report, write_report,
 };
 pub use node::{
     ClusterMade, ClusterNode, MoveKind, MovedPartitions, NameEvent, NoPeers, NodeAbout,

@@ -46,7 +46,7 @@ pub use options::{LINK_VERSIONS, LinkLimits, LinkOptions, LinkTimes};
 pub use proof::{BadSecret, LinkSecret};
 pub use refusal::RefusalReason;
 pub use reports::{ReportParts, ReportTooLong};
-pub use rows::read_report;
+pub use rows::{read_report, write_report};
 pub use shared::{LinkStats, PeerStats};
 pub use tls::{BadPeerTls, PeerTls};
 

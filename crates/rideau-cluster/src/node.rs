@@ -17,6 +17,7 @@ mod host_thread;
 mod housekeeping;
 mod input;
 mod leave;
+mod left_reports;
 mod load;
 mod loading;
 mod log;
@@ -26,6 +27,7 @@ mod offline;
 mod options;
 mod parts;
 mod pulse;
+mod report_calls;
 mod room;
 mod serving;
 mod shared;
@@ -42,7 +44,9 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use rideau::store::{PartitionHost, PartitionLog};
 use rideau_core::Instant;
-use rideau_core::cluster::{AskRoute, DownReason, Incarnation, PeerMessage, RowMessage};
+use rideau_core::cluster::{
+    AskRoute, DownReason, Incarnation, PeerMessage, ReportedRow, RowMessage,
+};
 use tokio::sync::{mpsc, oneshot, watch};
 
 pub use about::NodeAbout;
@@ -55,6 +59,7 @@ pub use pulse::NodePulse;
 pub use room::{RoomLevel, RoomView};
 pub use view::{NodeCounters, NodeRow, NodeTable, NodeView, PartitionRow, PartitionState};
 
+use crate::links::write_report;
 use input::Input;
 use log::NodeLog;
 use meta::ClusterMeta;
@@ -290,6 +295,21 @@ impl ClusterNode {
             link,
             message,
         });
+    }
+
+    /// Leave a report in etcd for an owner that there is no link to. It is gone with this
+    /// life of the node.
+    pub fn leave_report(&self, partition: u32, epoch: u64, rows: &[ReportedRow]) {
+        self.tell(Input::LeaveReport {
+            partition,
+            epoch,
+            bytes: write_report(rows),
+        });
+    }
+
+    /// Such a report was heard, or does not count any more.
+    pub fn take_report_back(&self, partition: u32, epoch: u64) {
+        self.tell(Input::TakeReportBack { partition, epoch });
     }
 
     /// Another node said something.

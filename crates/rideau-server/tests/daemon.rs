@@ -20,6 +20,8 @@ mod cluster;
 mod cluster_clients;
 #[path = "daemon/cluster_etcd.rs"]
 mod cluster_etcd;
+#[path = "daemon/cluster_faults.rs"]
+mod cluster_faults;
 #[path = "daemon/cluster_keys.rs"]
 mod cluster_keys;
 #[path = "daemon/cluster_locks.rs"]

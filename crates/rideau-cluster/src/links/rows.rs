@@ -176,7 +176,8 @@ pub(super) fn read(fields: &mut FrameFields) -> Result<(RowMessage, Vec<u8>), Ba
 }
 
 /// The rows of a report as bytes.
-pub(super) fn write_report(rows: &[ReportedRow]) -> Vec<u8> {
+/// A report as it is sent, and left in etcd.
+pub fn write_report(rows: &[ReportedRow]) -> Vec<u8> {
     let mut out = Vec::new();
     for row in rows {
         out.extend_from_slice(&row.ticket.to_be_bytes());

@@ -286,6 +286,14 @@ impl Driver {
                 });
             }
             Input::Cancel { ask } => self.cancel(ask),
+            Input::LeaveReport {
+                partition,
+                epoch,
+                bytes,
+            } => self.leave_report(partition, epoch, bytes),
+            Input::TakeReportBack { partition, epoch } => self.take_report_back(partition, epoch),
+            Input::LookForReports => self.look_for_reports(),
+            Input::ReportsFound(found) => self.reports_found(found),
             Input::Drain(done) => self.drain(done),
             Input::Stop { within, done } => self.stop(within, done),
             Input::SetDraining {

@@ -12,6 +12,7 @@ use rideau_core::cluster::{
 use tokio::sync::oneshot;
 
 use super::error::NodeError;
+use super::left_reports::LeftReport;
 use super::load::LoadResult;
 use super::view::NodeView;
 
@@ -110,6 +111,20 @@ pub(super) enum Input {
         from: Incarnation,
         message: PeerMessage,
     },
+    /// A report is to be left in etcd.
+    LeaveReport {
+        partition: u32,
+        epoch: u64,
+        bytes: Vec<u8>,
+    },
+    /// It is not needed there any more.
+    TakeReportBack {
+        partition: u32,
+        epoch: u64,
+    },
+    /// Look for reports in etcd, if some are missing.
+    LookForReports,
+    ReportsFound(Vec<LeftReport>),
     Drain(oneshot::Sender<()>),
     Stop {
         within: Duration,

@@ -33,6 +33,8 @@ use super::view::NodeTable;
 
 /// An etcd that does not answer is asked again after this long.
 const RETRY: Duration = Duration::from_millis(200);
+/// How often a node looks for reports in etcd that it misses.
+const REPORTS: Duration = Duration::from_secs(1);
 /// And the log says so this often.
 const SAID_EACH: Duration = Duration::from_secs(5);
 
@@ -163,6 +165,7 @@ impl NodeThread {
             interval: options.housekeeping,
         };
         tokio::spawn(health.run(self.sender.clone()));
+        tokio::spawn(look_for_reports(self.sender.clone()));
         tokio::spawn(housekeeping.run());
         let driver = Driver {
             machine,
@@ -191,6 +194,15 @@ impl NodeThread {
             is_stale: false,
         };
         driver.run().await;
+    }
+}
+
+/// Have the node look for reports in etcd now and then.
+async fn look_for_reports(inbox: mpsc::UnboundedSender<Input>) {
+    let mut ticks = tokio::time::interval(REPORTS);
+    ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    while inbox.send(Input::LookForReports).is_ok() {
+        ticks.tick().await;
     }
 }
 

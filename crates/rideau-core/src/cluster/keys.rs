@@ -64,6 +64,11 @@ impl ClusterKeys {
         }
     }
 
+    /// The beginning of the keys of reports for one ownership of a partition.
+    pub fn reports(&self, partition: u32, epoch: u64) -> String {
+        format!("{}report/{partition}/{epoch}/", self.root)
+    }
+
     /// One piece of a snapshot.
     pub fn chunk(&self, partition: u32, id: SnapshotId, chunk: u32) -> String {
         format!("{}snap/{partition}/{id}/{chunk:06}", self.root)

@@ -418,6 +418,11 @@ impl Cluster {
         (part.phase == PartPhase::Open).then_some(part.epoch)
     }
 
+    /// The number of its lease, if it has one.
+    pub fn lease(&self) -> Option<u64> {
+        self.lease.as_ref().map(|lease| lease.id)
+    }
+
     /// From this instant on the node may not rely on its lease. It may change with every
     /// input.
     pub fn valid_until(&self) -> Instant {

@@ -97,6 +97,36 @@ impl Cluster {
         self.finish(now, effects);
     }
 
+    /// The report of a life of a node was found in etcd. Neither has a link to the other.
+    pub fn report_found(
+        &mut self,
+        from: Incarnation,
+        (partition, epoch): (u32, u64),
+        rows: Vec<ReportedRow>,
+        now: Instant,
+        effects: &mut Vec<Effect>,
+    ) {
+        let message = RowMessage::Report {
+            partition,
+            epoch,
+            rows,
+        };
+        self.take_message(from, message, effects);
+        self.finish(now, effects);
+    }
+
+    /// The partitions that are not open for names, as nodes without a link have not reported
+    /// to this one, with their epochs.
+    pub fn awaits_unlinked(&self) -> Vec<(u32, u64)> {
+        let is_unlinked = |node: &Incarnation| *node != self.me && !self.links.contains_key(node);
+        let waits = |(at, part): (&u32, &OwnedPart)| {
+            let is_open = part.phase == PartPhase::Open && !part.reports.is_adopted;
+            let is_it = is_open && part.reports.awaited.iter().any(is_unlinked);
+            is_it.then_some((*at, part.epoch))
+        };
+        self.parts.iter().filter_map(waits).collect()
+    }
+
     fn take_message(&mut self, from: Incarnation, message: RowMessage, effects: &mut Vec<Effect>) {
         if self.is_gone(&from) {
             return;

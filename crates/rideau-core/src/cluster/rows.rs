@@ -329,6 +329,17 @@ impl EntryRows {
         }
     }
 
+    /// The reports that no owner has heard, as there is no link to it: of a partition and an
+    /// epoch, with the rows.
+    pub fn unheard(&self) -> impl Iterator<Item = (u32, u64, &[ReportedRow])> {
+        (0..).zip(&self.owners).filter_map(|(partition, owner)| {
+            let report = owner.report.as_deref()?;
+            let to = owner.owner.as_ref()?;
+            let is_linked = self.links.contains_key(to);
+            (!is_linked).then_some((partition, owner.epoch, report))
+        })
+    }
+
     /// There is a new link to another node. An older one is not read any more. What ended
     /// is told first, and then what has to be repeated.
     pub fn linked(&mut self, node: &Incarnation, link: u64, effects: &mut Vec<RowEffect>) {

@@ -126,6 +126,14 @@ impl Joining {
         tokio::spawn(async move {
             panics::keep("leases that were taken back", || end_due(Arc::clone(&due))).await;
         });
+        let reporting = Arc::clone(&cluster);
+        tokio::spawn(async move {
+            panics::keep("reports that owners have not heard", || {
+                let cluster = Arc::clone(&reporting);
+                async move { cluster.keep_reports().await }
+            })
+            .await;
+        });
         let (told_daemon, told_cluster) = (Arc::clone(daemon), Arc::clone(&cluster));
         tokio::spawn(async move {
             panics::keep("what happens to values of this node", || {

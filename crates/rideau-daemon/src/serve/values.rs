@@ -226,8 +226,11 @@ impl ValueAsks {
         }
     }
 
-    /// How much this node has free of ranges.
+    /// How much this node has free of ranges, if it serves all that it owns.
     fn tell_free(&self, ranges: &[Vec<u8>]) -> Vec<u8> {
+        if self.cluster.is_partly_closed() {
+            return error("NOTMINE this node does not serve all that it owns just now.");
+        }
         let mut out = Vec::new();
         let mut reply = Reply::new(&mut out, Protocol::Resp2);
         reply.array(ranges.len());

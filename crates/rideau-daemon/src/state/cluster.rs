@@ -3,6 +3,7 @@
 mod claim;
 mod entry;
 mod far;
+mod left;
 mod lines;
 mod names;
 mod owned;
@@ -98,6 +99,16 @@ pub(crate) struct HopCounts {
     pub took: Mutex<Histogram>,
 }
 
+impl HopCounts {
+    /// A command was answered here that had come over so many links.
+    pub(crate) fn served(&self, hops: u8) {
+        self.hops_in
+            .fetch_add(u64::from(hops > 0), Ordering::Relaxed);
+        self.second
+            .fetch_add(u64::from(hops > 1), Ordering::Relaxed);
+    }
+}
+
 /// Why no node answered a command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum NoRoute {
@@ -153,6 +164,17 @@ impl Cluster {
             Some(_) => false,
         };
         all.filter(is_unserved).count()
+    }
+
+    /// Whether the node does not serve all that it owns: it may have what it does not give.
+    pub(crate) fn is_partly_closed(&self) -> bool {
+        let table = self.node.table();
+        let is_mine = |partition: &u32| {
+            let owner = table.owner(*partition).map(|(owner, _)| owner);
+            owner.is_some() && owner == table.me.as_ref()
+        };
+        let mut own = (0..self.partitions.count()).filter(is_mine);
+        own.any(|partition| self.node.serves(partition).is_none())
     }
 
     /// Where an ask for something in a partition goes.

@@ -31,7 +31,7 @@ impl Rig {
         fs::write(&secret, "0123456789abcdef0123456789abcdef").unwrap();
         fs::set_permissions(&secret, fs::Permissions::from_mode(0o600)).unwrap();
         let rig = Self { etcd, port, folder };
-        until("etcd is ready", || rig.is_healthy());
+        until("etcd is ready", || is_healthy(port));
         rig
     }
 
@@ -57,21 +57,12 @@ impl Rig {
             .unwrap();
         assert!(copied.success());
         self.etcd = serve_etcd(&self.folder, self.port, free_port());
-        until("etcd is ready", || self.is_healthy());
+        until("etcd is ready", || is_healthy(self.port));
     }
 
     /// A folder of the test.
     pub(crate) fn folder(&self, name: &str) -> PathBuf {
         self.folder.join(name)
-    }
-
-    fn is_healthy(&self) -> bool {
-        let Ok(mut stream) = TcpStream::connect(("127.0.0.1", self.port)) else {
-            return false;
-        };
-        let mut said = String::new();
-        let asked = stream.write_all(b"GET /health HTTP/1.0\r\n\r\n");
-        asked.is_ok() && stream.read_to_string(&mut said).is_ok() && said.contains("\"true\"")
     }
 
     /// A node of this name.
@@ -110,19 +101,39 @@ impl Rig {
 }
 
 fn serve_etcd(folder: &Scratch, port: u16, peer: u16) -> Running {
-    let (url, peer) = (
-        format!("http://127.0.0.1:{port}"),
-        format!("http://127.0.0.1:{peer}"),
-    );
-    let store = folder.join("etcd").display().to_string();
+    etcd_member(folder, 0, port, &[peer])
+}
+
+/// Whether an etcd at this port answers.
+pub(crate) fn is_healthy(port: u16) -> bool {
+    let Ok(mut stream) = TcpStream::connect(("127.0.0.1", port)) else {
+        return false;
+    };
+    let mut said = String::new();
+    let asked = stream.write_all(b"GET /health HTTP/1.0\r\n\r\n");
+    asked.is_ok() && stream.read_to_string(&mut said).is_ok() && said.contains("\"true\"")
+}
+
+/// A member of an etcd, whose members reach each other at these ports.
+pub(crate) fn etcd_member(folder: &Scratch, at: usize, port: u16, peers: &[u16]) -> Running {
+    let url = format!("http://127.0.0.1:{port}");
+    let peer = |at: usize| format!("http://127.0.0.1:{}", peers[at]);
+    let all: Vec<_> = (0..peers.len())
+        .map(|at| format!("m{at}={}", peer(at)))
+        .collect();
+    let store = match at {
+        0 => folder.join("etcd"),
+        _ => folder.join(&format!("etcd{at}")),
+    };
     let mut etcd = command("etcd");
     for (name, value) in [
-        ("--data-dir", &*store),
+        ("--name", &*format!("m{at}")),
+        ("--data-dir", &store.display().to_string()),
         ("--listen-client-urls", &url),
         ("--advertise-client-urls", &url),
-        ("--listen-peer-urls", &peer),
-        ("--initial-advertise-peer-urls", &peer),
-        ("--initial-cluster", &format!("default={peer}")),
+        ("--listen-peer-urls", &peer(at)),
+        ("--initial-advertise-peer-urls", &peer(at)),
+        ("--initial-cluster", &all.join(",")),
     ] {
         etcd.args([name, value]);
     }

@@ -1,5 +1,7 @@
 //! Locks that several servers share through a real etcd: nodes come, go, sleep and die.
 
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
@@ -388,4 +390,48 @@ fn a_session_without_time_ends_with_its_last_connection_wherever_that_is() {
     // A node that dies takes its connections along.
     three.kill();
     until_locked(&mut other, "kept");
+}
+
+#[test]
+fn a_node_without_links_reports_by_way_of_etcd() {
+    let rig = Rig::start();
+    let other_secret = rig.folder("other");
+    fs::write(
+        &other_secret,
+        "another secret, and none of the others has it",
+    )
+    .unwrap();
+    fs::set_permissions(&other_secret, Permissions::from_mode(0o600)).unwrap();
+    let apart = rig.config("n3", 2);
+    let at = apart.find("secret_file = ").unwrap();
+    let end = at + apart[at..].find('\n').unwrap();
+    let apart = format!(
+        "{}secret_file = {other_secret:?}{}",
+        &apart[..at],
+        &apart[end..]
+    );
+    // It gets no partition of its own.
+    let heavy = |name| {
+        rig.config(name, 2)
+            .replace("partitions", "weight = 1000\npartitions")
+    };
+    let (one, two) = (Server::with(&heavy("n1")), Server::with(&heavy("n2")));
+    until_spread(&one, 2);
+    until_spread(&two, 2);
+    let keys = keys_of(&one, "n2", 12);
+    let three = Server::with(&apart);
+    until("the third node lives", || {
+        three.connect().ask("SHOW NODES").parts().len() == 4
+    });
+    let mut holder = one.connect();
+    let (ticket, _) = granted(&ask_on(&mut holder, &format!("LOCK {}", keys[0]))).unwrap();
+    two.kill();
+    // The first takes over what the second had, and waits for the report of the third.
+    let mut wire = one.connect();
+    for key in &keys[1..] {
+        until_locked(&mut wire, key);
+    }
+    let reply = ask_on(&mut wire, &format!("LOCK {}", keys[0]));
+    assert_eq!(granted(&reply), None, "it is still held: {reply}");
+    assert_eq!(holder.ask(&format!("RELEASE {ticket}")).text(), "OK");
 }

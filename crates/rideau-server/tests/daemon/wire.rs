@@ -134,6 +134,12 @@ impl Wire {
         silent
     }
 
+    /// Give up after this long to wait for a reply.
+    pub(crate) fn set_read_timeout(&self, wait: Duration) {
+        let stream = self.reader.get_ref();
+        stream.set_read_timeout(Some(wait)).unwrap();
+    }
+
     /// Give up after this many milliseconds to write.
     pub(crate) fn set_write_timeout(&self, milliseconds: u64) {
         let limit = Duration::from_millis(milliseconds);

@@ -303,6 +303,11 @@ impl Client {
             return Ok(None);
         };
         let about = find(b"RESERVE").expect("it was just executed");
+        if self.is_of_node() && cluster.is_partly_closed() {
+            // Another node must not take this for a node without free values.
+            let text = "NOTMINE this node does not serve all that it owns just now.";
+            return Err(CommandError(text.into()));
+        }
         let place = values::of_reserve(self, cluster, request, true)?;
         let missing = cluster.unserved();
         if matches!(place, Place::Here) && missing > 0 && !self.is_of_node() {

@@ -1,7 +1,6 @@
 //! Commands of other nodes' clients: executed here, and undone if the answer gets lost.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use rideau_cluster::{PeerAnswer, PeerAsk, ServeAsks, ServedAnswer};
 use rideau_core::cluster::{AskRoute, Incarnation};
@@ -45,14 +44,8 @@ impl ServeAsks for AskServer {
         Box::pin(async move {
             // Whether it is the owner that matters the node itself decides for these.
             let is_verb = verbs::is_verb(&ask.command);
-            let is_hop = u64::from(ask.hop > 0);
-            let is_second = u64::from(ask.hop > 1);
             if is_verb && !is_about_owner(&ask.command) {
-                cluster.counts.hops_in.fetch_add(is_hop, Ordering::Relaxed);
-                cluster
-                    .counts
-                    .second
-                    .fetch_add(is_second, Ordering::Relaxed);
+                cluster.counts.served(ask.hop);
                 return asks.answer(ask).await;
             }
             let is_here = match ask.partition {
@@ -67,11 +60,7 @@ impl ServeAsks for AskServer {
                 let reply = [NOT_MINE, b" the partition has another owner.\r\n"].concat();
                 return PeerAnswer { row: None, reply };
             }
-            cluster.counts.hops_in.fetch_add(is_hop, Ordering::Relaxed);
-            cluster
-                .counts
-                .second
-                .fetch_add(is_second, Ordering::Relaxed);
+            cluster.counts.served(ask.hop);
             if is_named_verb(&ask.command, &[verbs::RENEW]) {
                 return cluster.answer_renew(&from, &ask);
             }

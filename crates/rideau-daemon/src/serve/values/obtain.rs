@@ -56,8 +56,13 @@ impl ValueAsks {
                 (Ok(reply), node) => match (AskVerdict::of(&reply), node) {
                     (AskVerdict::Done | AskVerdict::Refused, _) => return Obtained::Answer(reply),
                     (AskVerdict::Nothing | AskVerdict::NotMine, None) => search.none_here(),
-                    (AskVerdict::Nothing | AskVerdict::NotMine, Some(node)) => {
+                    (AskVerdict::Nothing, Some(node)) => {
                         search.had_none(&node, &mut self.cluster.digests.write());
+                    }
+                    // It may have some, and cannot give it just now.
+                    (AskVerdict::NotMine, Some(node)) => {
+                        search.had_none(&node, &mut self.cluster.digests.write());
+                        search.counted(&node, false);
                     }
                 },
                 (Err(why @ (LinkError::Broken | LinkError::TimedOut)), Some(node)) => {
