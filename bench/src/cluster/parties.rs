@@ -12,7 +12,7 @@ use tokio::task::JoinSet;
 use crate::measure::{Metric, Plan, Sample, Stall};
 use crate::talk::{Server, cpu_of};
 
-/// So many at once.
+/// How many there are at once.
 pub(super) const PARTIES: usize = 64;
 
 /// One of them.

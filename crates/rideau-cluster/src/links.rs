@@ -256,7 +256,7 @@ impl PeerLinks {
             } if is_long => {
                 let (links, to) = (self.clone(), to.clone());
                 self.shared().runtime.spawn(async move {
-                    let report = rows::write_report(&rows);
+                    let report = write_report(&rows);
                     // If the link breaks, the next one gets it again.
                     let _ = links.send_report(&to, partition, epoch, &report).await;
                 });

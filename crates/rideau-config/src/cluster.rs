@@ -71,6 +71,9 @@ section! {
         lease: Duration = Duration::from_secs(5), Positive, Restart;
         /// How long an ask waits for a partition without an owner.
         patience: Duration = Duration::from_secs(1), Span, Restart;
+        /// For how long nothing that the death of a node frees is granted: for holders that do
+        /// not ask `SURE` and things that do not check fences.
+        rest: Duration = Duration::ZERO, Span, Restart;
         /// The weight of this node: how large its share of the partitions is.
         weight: u32 = 1, Number, Restart, bounds = (1, 1_000);
     }

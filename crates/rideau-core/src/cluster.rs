@@ -29,6 +29,7 @@ mod purpose;
 mod records;
 mod reports;
 mod requests;
+mod rest;
 mod routing;
 mod rows;
 mod shares;

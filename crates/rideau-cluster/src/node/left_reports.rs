@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use rideau::store::etcd::{EtcdClient, EtcdError, EtcdRead, KeyRange, Txn, TxnOp};
 use rideau_core::cluster::{ClusterKeys, Compare, Incarnation, StoreOp, StoreRequest, StoreTxn};
 
-/// A chunk has at most so many bytes.
+/// The most bytes of a chunk.
 const CHUNK: usize = 256 << 10;
 
 /// A report of one ownership of a partition.

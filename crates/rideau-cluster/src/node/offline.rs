@@ -18,7 +18,7 @@ use tokio::time::sleep;
 use super::error::NodeError;
 use super::meta::{ClusterMeta, MetaError, meta_key};
 
-/// So many partitions are changed in one transaction: more operations etcd does not allow.
+/// The most partitions that are changed in one transaction: etcd allows no more operations.
 const AT_ONCE: usize = 128;
 /// Nodes of a restored etcd are gone when their leases have run out, which begin anew.
 const LOOK: Duration = Duration::from_millis(500);
@@ -27,7 +27,7 @@ const LOOK: Duration = Duration::from_millis(500);
 const RESTORED_STEP: u64 = 4_096;
 /// Clocks that say more than this are wrong.
 const WALL_EPOCH_MAX: u64 = 1_500_000;
-/// A piece of a snapshot has at most so many bytes.
+/// The most bytes of a piece of a snapshot.
 const CHUNK: usize = 256 << 10;
 /// The owner of partitions that were filled, and that no node has taken yet.
 const MOVED: &str = "moved";

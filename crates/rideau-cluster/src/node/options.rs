@@ -31,6 +31,8 @@ pub struct NodeOptions {
     pub lease: Duration,
     /// How long an ask waits for an owner at most.
     pub patience: Duration,
+    /// What the death of a node frees is left alone for this long.
+    pub rest: Duration,
     /// The node owns nothing for this long after it joined.
     pub settle: Duration,
     /// How many bytes etcd takes before it is full, as its `--quota-backend-bytes` says.
@@ -59,6 +61,7 @@ impl NodeOptions {
             partitions: Partitions::new(usual.partitions, 0).expect("it is a power of two"),
             lease: usual.lease,
             patience: usual.patience,
+            rest: usual.rest,
             settle: usual.settle,
             room_quota: Self::ROOM_QUOTA,
             housekeeping: Self::HOUSEKEEPING,
@@ -74,6 +77,7 @@ impl NodeOptions {
             lease: self.lease,
             settle: self.settle,
             patience: self.patience,
+            rest: self.rest,
             ..cluster::Options::new(&self.cluster, &self.name)
         }
     }

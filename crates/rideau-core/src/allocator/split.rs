@@ -17,7 +17,7 @@ pub struct LogSplit {
 }
 
 impl LogSplit {
-    /// For so many partitions.
+    /// For these partitions.
     pub fn new(partitions: Partitions) -> Self {
         let parts = Partition::all(partitions).map(|at| (at, Vec::new()));
         Self {

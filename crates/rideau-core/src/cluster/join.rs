@@ -63,6 +63,7 @@ impl Cluster {
         self.links.clear();
         self.members.clear();
         self.early.clear();
+        self.resting.clear();
         self.reported.fill(0);
         self.me.fence = 0;
         self.table = OwnerTable::new(self.options.partitions);

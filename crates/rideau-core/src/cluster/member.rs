@@ -24,6 +24,7 @@ use super::parked::ParkedAsks;
 use super::planted::planted;
 use super::purpose::{PendingRequest, Purpose};
 use super::records::Incarnation;
+use super::rest::Resting;
 use super::store::{KeyChange, StoreOutcome, StoreRequest};
 use super::table::OwnerTable;
 
@@ -63,6 +64,7 @@ pub struct Cluster {
     pub(super) reported: Vec<u64>,
     /// Messages that wait for the watch.
     pub(super) early: Vec<EarlyMessage>,
+    pub(super) resting: Resting,
     pub(super) draining: Draining,
     pub(super) parked: ParkedAsks,
     pub(super) asked: BTreeMap<u64, PendingRequest>,
@@ -150,6 +152,7 @@ impl Cluster {
             members: BTreeSet::new(),
             reported: vec![0; options.partitions as usize],
             early: Vec::new(),
+            resting: Resting::default(),
             draining: Draining::No,
             parked: ParkedAsks::default(),
             asked: BTreeMap::new(),
@@ -473,6 +476,7 @@ impl Cluster {
     pub(super) fn finish(&mut self, now: Instant, effects: &mut Vec<Effect>) {
         self.keep_lease(now, effects);
         self.tell(now, effects);
+        self.end_rest(now, effects);
         let due = |(_, at): &(&Purpose, &Instant)| **at <= now;
         let due: Vec<_> = self.retries.iter().filter(due).map(|(it, _)| *it).collect();
         for purpose in due {
@@ -561,7 +565,8 @@ impl Machine for Cluster {
         let ends = lease.filter(|_| self.told == Certainty::Sure);
         let ends = ends.map_or(Instant::NEVER, NodeLease::valid_until);
         let parked = self.parked.deadline();
-        self.tick.min(kept).min(ends).min(parked).finite()
+        let rest = self.resting.deadline();
+        self.tick.min(kept).min(ends).min(parked).min(rest).finite()
     }
 
     fn advance(&mut self, now: Instant, effects: &mut Vec<Effect>) {

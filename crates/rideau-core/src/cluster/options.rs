@@ -25,6 +25,8 @@ pub struct Options {
     pub move_wait: Duration,
     /// How long an ask waits for an owner at most.
     pub patience: Duration,
+    /// What the death of a node frees is left alone for this long.
+    pub rest: Duration,
     /// A request of unknown outcome is repeated after this long.
     pub retry: Duration,
     /// The most bytes of a batch.
@@ -54,6 +56,7 @@ impl Options {
             rank_wait: Duration::from_secs(2),
             move_wait: Duration::from_secs(10),
             patience: Duration::from_secs(1),
+            rest: Duration::ZERO,
             retry: Duration::from_millis(200),
             batch_max: 256 * 1_024,
             segments_max: 4,

@@ -13,7 +13,7 @@ use crate::time::Instant;
 use super::effect::Effect;
 use super::member::{Cluster, Moving};
 use super::messages::{EarlyMessage, PeerMessage, ReportedRow, RowMessage};
-use super::owned::{AwaitedReports, PartPhase};
+use super::owned::{AwaitedReports, OwnedPart, PartPhase};
 use super::planted::planted;
 use super::records::Incarnation;
 
@@ -224,6 +224,7 @@ impl Cluster {
             return;
         };
         let is_complete = part.reports.awaited.is_empty() || is_early;
+        let is_complete = is_complete && !self.resting.holds(partition);
         if part.phase != PartPhase::Open || part.reports.is_adopted || !is_complete {
             return;
         }
@@ -243,7 +244,7 @@ impl Cluster {
 
     /// The watch showed something: what waited for it may be taken, and nodes that are gone
     /// report nothing any more.
-    pub(super) fn nodes_changed(&mut self, effects: &mut Vec<Effect>) {
+    pub(super) fn nodes_changed(&mut self, now: Instant, effects: &mut Vec<Effect>) {
         let table = &self.table;
         let nodes = table.nodes().iter();
         let nodes: BTreeSet<_> = nodes
@@ -251,13 +252,13 @@ impl Cluster {
             .collect();
         let former = std::mem::replace(&mut self.members, nodes);
         self.is_stirred |= former != self.members;
-        for node in former.difference(&self.members) {
+        let gone: Vec<Incarnation> = former.difference(&self.members).cloned().collect();
+        for node in gone {
             for part in self.parts.values_mut() {
-                part.reports.strike(node);
+                part.reports.strike(&node);
             }
-            self.links.remove(node);
-            let node = node.clone();
-            effects.push(Effect::Gone { node });
+            self.links.remove(&node);
+            self.rest_node(node, now, effects);
         }
         for early in std::mem::take(&mut self.early) {
             self.take_message(early.from, early.message, effects);
@@ -275,6 +276,53 @@ impl Cluster {
         for partition in partitions {
             let part = self.parts.get_mut(&partition).expect("it is owned");
             part.reports.awaited.remove(node);
+            self.adopt_names(partition, effects);
+        }
+    }
+
+    /// This node owns a partition from now on, which another had. One that lives has handed it
+    /// over, and nothing of it is in doubt.
+    pub(super) fn rest_partition(
+        &mut self,
+        partition: u32,
+        former: Option<&Incarnation>,
+        now: Instant,
+    ) {
+        self.resting.partitions.remove(&partition);
+        let is_dead = former.is_some_and(|former| !self.table.is_live(former));
+        if is_dead && !self.options.rest.is_zero() {
+            let until = now + self.options.rest;
+            self.resting.partitions.insert(partition, until);
+        }
+    }
+
+    /// A node is gone: what its clients held is free after the rest.
+    pub(super) fn rest_node(&mut self, node: Incarnation, now: Instant, effects: &mut Vec<Effect>) {
+        if self.options.rest.is_zero() {
+            effects.push(Effect::Gone { node });
+            return;
+        }
+        let until = now + self.options.rest;
+        self.resting.nodes.push((until, node));
+    }
+
+    /// End what has rested.
+    pub(super) fn end_rest(&mut self, now: Instant, effects: &mut Vec<Effect>) {
+        if self.resting.deadline() > now {
+            return;
+        }
+        let due = |(until, _): &mut (Instant, Incarnation)| *until <= now;
+        for (_, node) in self.resting.nodes.extract_if(.., due) {
+            effects.push(Effect::Gone { node });
+        }
+        let due = self
+            .resting
+            .partitions
+            .iter()
+            .filter(|(_, until)| **until <= now);
+        let due: Vec<u32> = due.map(|(partition, _)| *partition).collect();
+        for partition in due {
+            self.resting.partitions.remove(&partition);
             self.adopt_names(partition, effects);
         }
     }

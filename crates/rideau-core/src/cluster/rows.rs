@@ -331,7 +331,7 @@ impl EntryRows {
 
     /// The reports that no owner has heard, as there is no link to it: of a partition and an
     /// epoch, with the rows.
-    pub fn unheard(&self) -> impl Iterator<Item = (u32, u64, &[ReportedRow])> {
+    pub fn unlinked_reports(&self) -> impl Iterator<Item = (u32, u64, &[ReportedRow])> {
         (0..).zip(&self.owners).filter_map(|(partition, owner)| {
             let report = owner.report.as_deref()?;
             let to = owner.owner.as_ref()?;

@@ -34,7 +34,7 @@ impl Cluster {
         for partition in changed {
             self.owner_changed(*partition, now, effects);
         }
-        self.nodes_changed(effects);
+        self.nodes_changed(now, effects);
     }
 
     /// Whether a life of a node is over, as far as the watch has shown.
@@ -91,6 +91,7 @@ impl Cluster {
         let from = self.log.seal();
         // One that has written nothing does not stand in the record.
         let former = self.table.owner(partition).former.clone();
+        self.rest_partition(partition, former.as_ref(), now);
         let giver = former.filter(|former| *former != self.me);
         let reports = self.awaited(now);
         self.parts

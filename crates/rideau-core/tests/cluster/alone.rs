@@ -22,8 +22,14 @@ struct Pair {
 
 impl Pair {
     fn new() -> Self {
+        Self::resting(Duration::ZERO)
+    }
+
+    /// What the death of a node frees rests for this long.
+    fn resting(rest: Duration) -> Self {
         let mut options = Options::new("sim", "n0");
         options.partitions = 2;
+        options.rest = rest;
         let mut pair = Self {
             node: Cluster::new(options, 1),
             etcd: EtcdModel::default(),
@@ -483,4 +489,50 @@ fn a_node_that_gave_a_partition_without_having_written_to_it_is_told_that_it_is_
     let (to, partition, epoch) = (other, 0, 6);
     let message = PeerMessage::Serves { partition, epoch };
     assert!(pair.told.contains(&Effect::Send { to, message }));
+}
+
+#[test]
+fn what_a_dead_node_leaves_is_granted_after_the_rest() {
+    for rest in [0, 30] {
+        let mut pair = Pair::resting(Duration::from_secs(rest));
+        let other = pair.joined_by_another();
+        let record = OwnerRecord {
+            epoch: 5,
+            owner: other.clone(),
+            snapshot: None,
+            segments: Vec::new(),
+        };
+        pair.put(pair.node.keys().owner(0), record.to_string());
+        pair.pass(4_000);
+        assert!(!pair.serves(0) && pair.serves(1));
+        let delete = StoreOp::Delete(KeyRange::one(&pair.node.keys().node("n1")));
+        let txn = StoreTxn {
+            compares: Vec::new(),
+            then: vec![delete],
+            otherwise: Vec::new(),
+        };
+        pair.etcd.call(&StoreRequest::Txn(txn), pair.now);
+        pair.pass(4_000);
+        let me = pair.node.incarnation().cloned().unwrap();
+        for partition in [0, 1] {
+            let epoch = pair.node.serves(partition, pair.now).unwrap();
+            let rows = Vec::new();
+            let report = RowMessage::Report {
+                partition,
+                epoch,
+                rows,
+            };
+            pair.step(|node, now, effects| node.row_heard(&me, 0, report, now, effects));
+        }
+        let gone = Effect::Gone {
+            node: other.clone(),
+        };
+        let is_free = rest == 0;
+        assert!(pair.node.serves_names(1, pair.now).is_some(), "none had it");
+        assert_eq!(pair.node.serves_names(0, pair.now).is_some(), is_free);
+        assert_eq!(pair.told.contains(&gone), is_free);
+        pair.pass(30_000);
+        assert!(pair.node.serves_names(0, pair.now).is_some());
+        assert!(pair.told.contains(&gone));
+    }
 }

@@ -213,6 +213,7 @@ fn node_options(
         partitions,
         lease: cluster.lease,
         patience: cluster.patience,
+        rest: cluster.rest,
         room_quota: cluster.etcd_quota,
         ..usual
     })

@@ -100,7 +100,7 @@ pub(crate) struct HopCounts {
 }
 
 impl HopCounts {
-    /// A command was answered here that had come over so many links.
+    /// A command was answered here that had come over this many links.
     pub(crate) fn served(&self, hops: u8) {
         self.hops_in
             .fetch_add(u64::from(hops > 0), Ordering::Relaxed);

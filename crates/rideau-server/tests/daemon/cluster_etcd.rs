@@ -140,7 +140,9 @@ fn the_values_of_a_server_alone_are_moved_into_a_cluster() {
     let (is_done, said) = operate(&rig, &["move", "--to", "etcd"], &clustered);
     assert!(!is_done && said.contains("live: n1, n2"), "{said}");
     drop(wires);
-    nodes.map(Server::stop);
+    for node in nodes {
+        node.stop();
+    }
     let (is_done, said) = operate(&rig, &["move", "--to", "etcd"], &clustered);
     assert!(!is_done && said.contains("before"), "{said}");
     let absent = clustered.replace(&format!("{store:?}"), "\"/nonexistent/rideau\"");

@@ -325,3 +325,50 @@ fn clients_of_redis_cluster_are_sent_to_the_owner_of_a_place() {
         assert!(told.contains("node n2 decides about it"), "{told}");
     }
 }
+
+#[test]
+fn what_a_session_has_of_shared_places_is_used_from_any_node_and_ends_with_it() {
+    let rig = Rig::start();
+    let nodes = three(&rig, &many());
+    let session = nodes[0]
+        .connect()
+        .ask("SESSION OPEN TTL 600000")
+        .at(0)
+        .text();
+    let attached = |node: &Server| {
+        let mut wire = node.connect();
+        let reply = ask_on(&mut wire, &format!("SESSION ATTACH {session}"));
+        assert_eq!(reply.text(), "OK", "{reply}");
+        wire
+    };
+    let mut looker = nodes[2].connect();
+    for owner in ["n1", "n2", "n3"] {
+        let Names { name } = Names::of(&nodes[0], owner);
+        let mut held = |count| {
+            until("the owner counts it", || {
+                let stat = looker.ask(&format!("POOL.STAT {name}"));
+                stat.field("held").int() == count
+            });
+        };
+        let (ticket, _) = taken(&mut attached(&nodes[1]), &name);
+        let mut leased = attached(&nodes[2]);
+        let lease = ask_on(&mut leased, &format!("REG.ASK {name}"));
+        assert!(is_go(&lease), "{lease}");
+        // The connections are gone, and the session has both.
+        held(1);
+        let reply = attached(&nodes[0]).ask(&format!("RELEASE {ticket}"));
+        assert_eq!(reply.text(), "OK", "{reply}");
+        held(0);
+        taken(&mut attached(&nodes[2]), &name);
+        held(1);
+    }
+    let mut waiting = nodes[1].connect();
+    let Names { name } = Names::of(&nodes[0], "n3");
+    let (_, free) = taken(&mut waiting, &name);
+    waiting.send(&format!("TAKE {name} WAIT 30000"));
+    nodes[1].until_waiting(1);
+    let reply = ask_on(&mut looker, &format!("SESSION CLOSE {session}"));
+    assert_eq!(reply.int(), 6, "{reply}");
+    let reply = waiting.read();
+    assert!(is_go(&reply) && reply.at(2).text() != free, "{reply}");
+}

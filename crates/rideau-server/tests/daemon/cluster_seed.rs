@@ -189,8 +189,10 @@ fn all_nodes_are_stopped_and_started_with_what_they_gave_out() {
         }
         drop(wires);
         // At the same time, so that the last has no node to hand anything to.
-        nodes.each_ref().map(Server::ask_to_stop);
-        nodes.map(Server::stop);
+        nodes.iter().for_each(Server::ask_to_stop);
+        for mut node in nodes {
+            assert!(node.ended().success(), "{}", node.said());
+        }
     }
     let one = rig.node("n1");
     until_spread(&one, 1);

@@ -240,7 +240,8 @@ fn allowed(
     }
 }
 
-/// The grant of an earlier command with the same name, if there is one.
+/// The grant of an earlier command with the same name, if there is one. One that was refused
+/// can be asked again.
 pub(super) fn repeated(client: &mut Client, tail: &AskArgs) -> Option<Next> {
     let nonce = tail.nonce.as_ref()?;
     let Named { ticket, told } = client.daemon.lease_table.recall(client.owner(), nonce)?;
@@ -248,13 +249,14 @@ pub(super) fn repeated(client: &mut Client, tail: &AskArgs) -> Option<Next> {
         .daemon
         .lease_table
         .look(ticket, None, |thing| match thing {
-            LeaseEntry::Held(_) | LeaseEntry::Answered(..) => Some(told),
-            LeaseEntry::Asked(_) | LeaseEntry::None => None,
+            LeaseEntry::Held(_) | LeaseEntry::Answered(..) => Some(Some(told)),
+            LeaseEntry::Asked(later) if later.answered().is_some() => None,
+            LeaseEntry::Asked(_) | LeaseEntry::None => Some(None),
         });
     match shown {
-        Ok(Some(parts)) => Outcome::granted(ticket, parts).write(&mut client.reply()),
-        Ok(None) => tell_wait(client, ticket, tail),
-        Err(_) => return None,
+        Ok(Some(Some(parts))) => Outcome::granted(ticket, parts).write(&mut client.reply()),
+        Ok(Some(None)) => tell_wait(client, ticket, tail),
+        Ok(None) | Err(_) => return None,
     }
     Some(Next::Done)
 }

@@ -33,7 +33,7 @@ impl Cluster {
         let now = Instant::now();
         let entry = self.names.entry.lock();
         let mut unheard = BTreeSet::new();
-        for (partition, epoch, rows) in entry.rows.unheard() {
+        for (partition, epoch, rows) in entry.rows.unlinked_reports() {
             let of = (partition, epoch);
             unheard.insert(of);
             let since = *left.entry(of).or_insert(now);
