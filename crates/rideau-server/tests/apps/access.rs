@@ -45,7 +45,6 @@ fn curl(ca: &Path, port: u16, words: &[&str]) -> String {
     said(&done.stdout)
 }
 
-/// Case 63.
 #[test]
 fn a_host_with_a_certificate_is_served_within_tls_alone() {
     let folder = folder();
@@ -123,7 +122,7 @@ fn is_denied(answer: &Answer) -> bool {
     is_denied
 }
 
-/// Case 44, and the other way round.
+/// A forged address is not believed, whichever way it is forged.
 #[test]
 fn a_client_is_let_in_by_its_address() {
     let folder = folder();
@@ -162,7 +161,6 @@ fn a_client_is_let_in_by_its_address() {
     harness.end();
 }
 
-/// Case 42 and 43.
 #[test]
 fn a_client_that_asks_too_often_is_told_when_to_ask_again() {
     let folder = folder();
@@ -203,7 +201,6 @@ fn a_client_that_asks_too_often_is_told_when_to_ask_again() {
     harness.end();
 }
 
-/// Case 45.
 #[test]
 fn one_address_has_only_so_much_of_the_connections() {
     let folder = folder();

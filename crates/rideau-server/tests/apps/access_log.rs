@@ -197,7 +197,6 @@ fn requests_of_http2_have_lines_too() {
     harness.end();
 }
 
-/// Case 40.
 #[test]
 fn no_client_can_write_into_the_log() {
     let folder = folder();
@@ -243,7 +242,6 @@ fn a_log_that_was_moved_away_is_opened_anew() {
     harness.end();
 }
 
-/// Case 39.
 #[test]
 fn a_log_that_cannot_be_written_harms_no_request_and_is_counted() {
     let folder = folder();

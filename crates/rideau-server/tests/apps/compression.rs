@@ -38,7 +38,6 @@ fn get(harness: &Harness, accepted: &str, path: &str, more: &[&str]) -> [RawAnsw
     })
 }
 
-/// Case 36.
 #[test]
 fn a_client_gets_the_coding_that_it_prefers() {
     let folder = folder();
@@ -96,7 +95,6 @@ fn a_client_gets_the_coding_that_it_prefers() {
     harness.end();
 }
 
-/// Case 37.
 #[test]
 fn what_must_not_or_need_not_be_compressed_is_left_alone() {
     let folder = folder();
@@ -143,7 +141,6 @@ fn what_must_not_or_need_not_be_compressed_is_left_alone() {
     harness.end();
 }
 
-/// Case 38.
 #[test]
 fn each_event_of_a_stream_reaches_its_client_at_once() {
     let folder = folder();

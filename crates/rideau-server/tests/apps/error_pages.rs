@@ -6,7 +6,6 @@ use serde_json::Value as Json;
 
 use crate::harness::{Harness, folder};
 
-/// Case 41.
 #[test]
 fn the_answers_of_the_front_have_pages_and_those_of_the_app_do_not() {
     let folder = folder();

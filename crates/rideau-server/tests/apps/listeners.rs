@@ -173,7 +173,6 @@ fn a_trusted_peer_says_first_for_which_client_it_speaks() {
     harness.end();
 }
 
-/// Case 52.
 #[test]
 fn an_untrusted_peer_speaks_for_no_other_client() {
     let folder = folder();

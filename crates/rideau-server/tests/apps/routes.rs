@@ -24,7 +24,6 @@ fn led(answer: &Answer) -> (u16, &str) {
     (answer.status, answer.field("location").unwrap_or_default())
 }
 
-/// Case 46.
 #[test]
 fn a_route_sends_clients_elsewhere() {
     let folder = folder();

@@ -91,7 +91,6 @@ fn a_file_is_served_and_what_there_is_no_file_for_goes_to_the_app() {
     harness.end();
 }
 
-/// Case 31.
 #[test]
 fn nothing_but_files_below_the_folder_is_read() {
     let (folder, harness) = served("");
@@ -142,7 +141,6 @@ fn nothing_but_files_below_the_folder_is_read() {
     harness.end();
 }
 
-/// Case 32.
 #[test]
 fn a_client_that_has_a_file_or_wants_a_part_gets_no_more() {
     let (_, harness) = served("");
@@ -190,7 +188,6 @@ fn a_client_that_has_a_file_or_wants_a_part_gets_no_more() {
     harness.end();
 }
 
-/// Case 33.
 #[test]
 fn a_file_that_is_replaced_while_it_is_sent_is_sent_with_its_old_bytes() {
     let (folder, harness) = served("");
@@ -227,7 +224,6 @@ fn a_file_that_is_replaced_while_it_is_sent_is_sent_with_its_old_bytes() {
     harness.end();
 }
 
-/// Case 34.
 #[test]
 fn a_head_has_no_body_and_other_methods_go_to_the_app() {
     let (_, harness) = served("");
@@ -258,7 +254,6 @@ fn a_head_has_no_body_and_other_methods_go_to_the_app() {
     harness.end();
 }
 
-/// Case 35.
 #[test]
 fn a_compressed_file_beside_a_file_is_sent_unless_it_is_older() {
     let (folder, harness) = served("");
