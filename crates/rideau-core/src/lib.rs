@@ -34,6 +34,7 @@ mod settings;
 mod time;
 pub mod valve;
 mod waiting;
+mod waiting_room;
 
 pub use buffers::{BufferLimits, BufferPlace, Buffers, DiskSpace};
 pub use custom::Custom;
@@ -47,3 +48,6 @@ pub use refusal::{Reason, Refusal};
 pub use rng::Rng;
 pub use settings::{OptionError, Rule, Settings};
 pub use time::{Brief, Instant, Lead};
+pub use waiting_room::{
+    RoomEntry, RoomLoad, RoomPlace, WaitingRoom, WaitingRoomOptions, WaitingRoomStats,
+};

@@ -11,3 +11,4 @@ mod pool;
 mod queue;
 mod regulator;
 mod script;
+mod waiting_room;

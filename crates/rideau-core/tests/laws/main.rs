@@ -20,6 +20,7 @@ mod queues;
 mod rate_limit;
 mod regulator;
 mod valves;
+mod waiting_room;
 mod worth;
 
 use proptest::test_runner::Config;
