@@ -199,7 +199,7 @@ enum Command {
     /// Move the values of a server that does not run into a new cluster
     ///
     /// The node that starts first with this config has them, with their holders, keys and data.
-    /// Tickets go on to count, and fences grow. A server without [cluster] does not give out
+    /// Tickets go on to count, and fences grow. A server outside of a cluster does not give out
     /// values of that folder any more.
     Move(cluster::Move),
     /// Replace the processes of an application by new ones

@@ -60,7 +60,7 @@ pub(crate) struct Move {
     /// Where to
     #[arg(long, value_enum, value_name = "ENGINE")]
     to: Engine,
-    /// The config file, with [cluster] and the [store] where the values are
+    /// The config file, which has the cluster and the store where the values are
     #[arg(value_name = "FILE")]
     file: PathBuf,
 }
