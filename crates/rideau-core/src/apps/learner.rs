@@ -2,7 +2,7 @@
 //!
 //! For each level of load it counts how long processes had this many requests inside, and how
 //! many answers came meanwhile. The quotient is what one process does at that level. No
-//! response times are needed, and no process has to be idle first.
+//! process has to be idle first.
 
 #[cfg(test)]
 mod simulation;
@@ -76,6 +76,10 @@ struct Tally {
     /// What processes spent in it, in nanoseconds.
     time: u64,
     answers: u64,
+    /// How many were inside at each answer, and how long what was answered had been inside,
+    /// all added up.
+    inside: u64,
+    stayed: u64,
 }
 
 impl Tally {
@@ -93,11 +97,18 @@ impl Tally {
     fn fade(&mut self) {
         self.time /= 2;
         self.answers /= 2;
+        self.inside /= 2;
+        self.stayed /= 2;
     }
 
     /// Answers in a nanosecond.
     fn rate(&self) -> f64 {
         self.answers as f64 / self.time as f64
+    }
+
+    /// The same by how long requests stay: this many, each for this long.
+    fn rate_by_stay(&self) -> f64 {
+        self.inside as f64 / self.stayed.max(1) as f64
     }
 }
 
@@ -164,11 +175,15 @@ impl Learner {
         }
     }
 
-    /// A process with this many requests inside answered one of them.
+    /// A process with this many requests inside answered one of them, which had been inside
+    /// for so long.
     #[inline]
-    pub(super) fn answered(&mut self, inside: usize) {
+    pub(super) fn answered(&mut self, inside: usize, stayed: u64) {
         if inside > 0 {
-            self.tallies[level_of(inside)].answers += 1;
+            let tally = &mut self.tallies[level_of(inside)];
+            tally.answers += 1;
+            tally.inside += inside as u64;
+            tally.stayed += stayed;
         }
     }
 
@@ -250,13 +265,19 @@ impl Learner {
     }
 
     /// The smallest level whose double is no better.
+    ///
+    /// Clients that ask together are answered together, all but one of them when others have
+    /// left already: that seems to be many answers with few inside. So twice as many have to
+    /// stay longer as well.
     fn flat(&self) -> Option<usize> {
+        let is_flat = |low: usize, high: usize| {
+            let (low, high) = (&self.tallies[low], &self.tallies[high]);
+            high.rate() < FLAT * low.rate() && high.rate_by_stay() < FLAT * low.rate_by_stay()
+        };
         (0..LEVELS.len()).find(|level| {
             let double = double(*level).filter(|double| LEVELS[*double] == 2 * LEVELS[*level]);
-            self.knows(*level)
-                && double.is_some_and(|double| {
-                    self.knows(double) && self.rate(double) < FLAT * self.rate(*level)
-                })
+            let double = double.filter(|double| self.knows(*level) && self.knows(*double));
+            double.is_some_and(|double| is_flat(*level, double))
         })
     }
 
@@ -332,7 +353,7 @@ mod tests {
     fn see(learner: &mut Learner, level: usize, seconds: u64, rate: u64) {
         learner.spent(level, seconds * SECOND);
         for _ in 0..seconds * rate {
-            learner.answered(level);
+            learner.answered(level, level as u64 * SECOND / rate);
         }
     }
 
@@ -369,7 +390,7 @@ mod tests {
         assert!(knows(64, 256, 1));
         let mut learner = learner(16, &[]);
         learner.spent(8, SECOND - 1);
-        (0..1_000).for_each(|_| learner.answered(8));
+        (0..1_000).for_each(|_| learner.answered(8, 0));
         assert!(!learner.knows(index(8)), "too short");
     }
 

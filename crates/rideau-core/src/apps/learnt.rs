@@ -109,9 +109,10 @@ impl<R: Reply> Apps<R> {
         effects: &mut Vec<Effect<R>>,
     ) {
         let inside = self.change_inside(open.slot, -1, now);
+        let stayed = now.nanos_since(open.since);
         if let Some(server) = &mut self.processes.at_mut(open.slot).server {
             if ended == Ended::Answered {
-                server.learner.answered(inside);
+                server.learner.answered(inside, stayed);
             }
             if server.learner.is_due(now) {
                 self.decide_server(open.slot, now, effects);
@@ -121,7 +122,7 @@ impl<R: Reply> Apps<R> {
         let app = self.app_mut(open.app);
         let learner = app.learnt.of_mut(open.generation);
         if ended == Ended::Answered {
-            learner.answered(inside);
+            learner.answered(inside, stayed);
         }
         if learner.is_due(now) {
             self.decide(open.app, open.generation, now, effects);
@@ -168,7 +169,7 @@ mod tests {
         let old = learnt.of_mut(1);
         for inside in [1, 2] {
             old.spent(inside, 2_000_000_000);
-            (0..400).for_each(|_| old.answered(inside));
+            (0..400).for_each(|_| old.answered(inside, 5_000_000 * inside as u64));
         }
         assert!(old.decide(true, Learner::MOST, start));
         assert_eq!((learnt.of(1).limit(), learnt.of(2).limit()), (2, 16));
@@ -176,7 +177,7 @@ mod tests {
         assert_eq!(learnt.of(2).limit(), 2);
         let new = learnt.of_mut(2);
         new.spent(2, 2_000_000_000);
-        (0..400).for_each(|_| new.answered(2));
+        (0..400).for_each(|_| new.answered(2, 10_000_000));
         assert!(!new.decide(true, 2, start), "it would try four");
         assert!(new.decide(true, Learner::MOST, start));
     }

@@ -40,6 +40,8 @@ enum Clients {
     Closed,
     /// They come at this share of what can be done, whatever becomes of them.
     Open(f64),
+    /// This many ask together, and again when all are answered.
+    InStep(usize),
 }
 
 /// How an application serves.
@@ -194,10 +196,10 @@ impl Model {
 enum Event {
     /// A client asks that waits for no answer.
     Asks,
-    /// A request wants a worker.
-    Arrives,
-    /// A worker is done with one.
-    Done,
+    /// A request that is inside since then wants a worker.
+    Arrives(u64),
+    /// A worker is done with it.
+    Done(u64),
 }
 
 struct World {
@@ -207,8 +209,8 @@ struct World {
     now: u64,
     events: BinaryHeap<Reverse<(u64, u64, Event)>>,
     serial: u64,
-    /// Requests that want a worker.
-    backlog: VecDeque<()>,
+    /// Requests that want a worker, each with when it came in.
+    backlog: VecDeque<u64>,
     busy: usize,
     inside: usize,
     waiting: usize,
@@ -252,8 +254,11 @@ impl World {
             .push(Reverse((self.now + after, self.serial, event)));
     }
 
-    /// From a half of a span to one and a half.
+    /// From a half of a span to one and a half; of clients that ask together all take as long.
     fn about(&mut self, span: u64) -> u64 {
+        if matches!(self.clients, Clients::InStep(_)) {
+            return span;
+        }
         span / 2 + self.rng.below(span.max(1))
     }
 
@@ -269,29 +274,35 @@ impl World {
             self.waiting -= 1;
             self.change(self.inside + 1);
             let wait = self.about(self.model.wait);
-            self.push(WAY + wait, Event::Arrives);
+            self.push(WAY + wait, Event::Arrives(self.now));
         }
     }
 
     fn work(&mut self) {
-        while self.busy < self.model.workers && self.backlog.pop_front().is_some() {
+        while self.busy < self.model.workers
+            && let Some(since) = self.backlog.pop_front()
+        {
             self.busy += 1;
             let rare = self.model.rare.filter(|_| self.rng.below(10) == 0);
             let took = self.about(rare.unwrap_or(self.model.work));
-            self.push(took, Event::Done);
+            self.push(took, Event::Done(since));
         }
     }
 
-    fn answer(&mut self) {
+    fn answer(&mut self, since: u64) {
         self.answered += 1;
         let inside = self.inside;
         self.change(inside - 1);
-        self.learner.answered(inside);
+        self.learner.answered(inside, self.now - since);
         let now = Instant::from_nanos(self.now);
         if self.learner.is_due(now) {
             self.learner.decide(self.waiting > 0, Learner::MOST, now);
         }
-        self.waiting += usize::from(matches!(self.clients, Clients::Closed));
+        match self.clients {
+            Clients::Closed => self.waiting += 1,
+            Clients::InStep(_) if self.waiting + self.inside == 0 => self.push(MS, Event::Asks),
+            _ => (),
+        }
     }
 
     /// The next client comes.
@@ -308,6 +319,7 @@ impl World {
         match self.clients {
             Clients::Closed => self.waiting = CLIENTS,
             Clients::Open(share) => self.expect(share),
+            Clients::InStep(_) => self.push(0, Event::Asks),
         }
         self.admit();
         while let Some(Reverse((at, _, event))) = self.events.pop()
@@ -315,16 +327,18 @@ impl World {
         {
             self.now = at;
             match event {
-                Event::Asks => {
-                    self.waiting += 1;
-                    if let Clients::Open(share) = self.clients {
+                Event::Asks => match self.clients {
+                    Clients::InStep(count) => self.waiting += count,
+                    Clients::Open(share) => {
+                        self.waiting += 1;
                         self.expect(share);
                     }
-                }
-                Event::Arrives => self.backlog.push_back(()),
-                Event::Done => {
+                    Clients::Closed => self.waiting += 1,
+                },
+                Event::Arrives(since) => self.backlog.push_back(since),
+                Event::Done(since) => {
                     self.busy -= 1;
-                    self.answer();
+                    self.answer(since);
                 }
             }
             if at <= end / 2 {
@@ -402,5 +416,27 @@ fn where_there_is_room_for_all_nobody_is_kept_waiting() {
         let run = World::new(case.model, Clients::Open(0.7), 1).run(seconds);
         let share = run.late / case.model.capacity();
         assert!((0.6..0.8).contains(&share), "{}: {share:.2}", case.name);
+    }
+}
+
+/// Most answers come when others have left already: that says nothing of what fewer at a time
+/// would get done.
+#[test]
+fn clients_that_ask_together_and_wait_for_each_other_keep_their_room() {
+    for (count, wait) in [(4, 100 * MS), (10, 100 * MS), (16, 20 * MS), (10, SECOND)] {
+        let clients = Clients::InStep(count);
+        let run = World::new(waits(wait, MS), clients, 1).run(1_200);
+        let least = run.limits.iter().map(|(_, limit)| *limit).min();
+        assert!(least >= Some(count), "{count}, {wait}: {:?}", run.limits);
+    }
+}
+
+/// A worker that takes one at a time is found before it has too much to do.
+#[test]
+fn one_worker_is_found_without_overload() {
+    for (seed, work) in [(1, 5 * MS), (2, 5 * MS), (1, 50 * MS), (2, 50 * MS)] {
+        let run = World::new(workers(1, work), Clients::Open(0.7), seed).run(600);
+        let last = run.limits.last().map(|(_, limit)| *limit);
+        assert!(last <= Some(6), "{work}: {:?}", run.limits);
     }
 }

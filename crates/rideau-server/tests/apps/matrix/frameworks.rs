@@ -131,7 +131,7 @@ pub(super) const PHP: Framework = Framework {
     text: include_str!("programs/router.php"),
     keys: "listen = \"port\"\nenv = { PHP_CLI_SERVER_WORKERS = \"20\" }\n\
            exec = [\"php\", \"-d\", \"memory_limit=-1\", \"-d\", \"post_max_size=0\", \
-           \"-S\", \"127.0.0.1:{port}\", \"router.php\"]",
+           \"-d\", \"display_errors=0\", \"-S\", \"127.0.0.1:{port}\", \"router.php\"]",
     raise: "throw new Exception('broken on purpose');",
     loads_late: true,
     needs: &["php"],
