@@ -204,7 +204,7 @@ fn a_client_that_asks_too_often_is_told_when_to_ask_again() {
 #[test]
 fn one_address_has_only_so_much_of_the_connections() {
     let folder = folder();
-    let harness = Harness::with_front(&folder, "", APP);
+    let harness = Harness::with_front(&folder, "", &format!("{APP}queue = \"never\"\n"));
     let kept: Vec<_> = (0..300)
         .map(|_| {
             let mut stream = TcpStream::connect(harness.front).unwrap();

@@ -57,7 +57,7 @@ fn a_burst_on_a_cold_application_starts_one_process() {
     let folder = folder();
     let harness = Harness::new(
         &folder,
-        "[app.shop]\nexec = APP\nconcurrency = 1\n\
+        "[app.shop]\nexec = APP\nconcurrency = 1\nqueue = \"never\"\n\
          env = { START_DELAY = \"0.5\", COUNT_STARTS = \"FOLDER/starts\" }\n",
     );
     thread::scope(|scope| {
