@@ -131,16 +131,22 @@ fn every_example_can_be_used() {
         let parsed = Config::parse(&text, &file, &env);
         assert!(parsed.is_ok(), "{}", parsed.unwrap_err());
         let (_, faults) = Config::check(&text, &file, &env);
-        // Only the files and folders of a real server are missing here.
-        let is_missing = |message: &str| {
-            message.contains("cannot be read") || message.starts_with("there is no folder /srv/")
+        // The files and folders of a real server are missing here, and what listens in a container
+        // is reached by its own machine first.
+        let is_right = |message: &str| {
+            message.contains("cannot be read")
+                || message.starts_with("there is no folder /srv/")
+                || file == "container.toml" && message.starts_with("passwords travel to 0.0.0.0")
         };
-        let others = faults.iter().filter(|fault| !is_missing(&fault.message));
+        let others = faults.iter().filter(|fault| !is_right(&fault.message));
         assert_eq!(others.count(), 0, "{faults}");
         names.push(file);
     }
     names.sort();
-    assert_eq!(names, ["apps.toml", "minimal.toml", "rideau.toml"]);
+    assert_eq!(
+        names,
+        ["apps.toml", "container.toml", "minimal.toml", "rideau.toml"]
+    );
 }
 
 #[test]

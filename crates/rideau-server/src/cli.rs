@@ -43,7 +43,7 @@ use crate::wire::Server;
 #[derive(Parser, Debug)]
 #[command(
     name = "rideau",
-    version,
+    version = env!("RIDEAU_VERSION"),
     max_term_width = 100,
     arg_required_else_help = true,
     after_help = "Begin with `rideau demo`. Exit codes: 0 done or granted, 1 error, 2 usage, \

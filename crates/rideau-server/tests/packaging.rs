@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use rideau_testing::{Signal, Start, command, signal};
 use serde_json::Value;
+use toml_edit::DocumentMut;
 
 /// Labels that Prometheus itself gives.
 const GIVEN: [&str; 3] = ["instance", "job", "le"];
@@ -154,6 +155,45 @@ fn the_image_runs_one_program_as_nobody() {
     {
         let name = copied.split(' ').next().unwrap();
         assert!(root().join("config").join(name).exists(), "{name}");
+    }
+}
+
+/// As far as it can be said without building one: `packaging/release` makes what is below target.
+#[test]
+fn the_debian_package_has_files_that_there_are() {
+    let server = root().join("crates/rideau-server");
+    let manifest = fs::read_to_string(server.join("Cargo.toml")).unwrap();
+    let manifest: DocumentMut = manifest.parse().unwrap();
+    let package = &manifest["package"]["metadata"]["deb"];
+    let assets = package["assets"].as_array().unwrap();
+    let mut targets = BTreeSet::new();
+    for asset in assets {
+        let word = |at: usize| asset.as_array().unwrap().get(at).unwrap().as_str().unwrap();
+        let (from, to) = (word(0), word(1));
+        let made = from.starts_with("target/") || from.starts_with("../../target/");
+        assert!(made || server.join(from).exists(), "{from}");
+        let name = if to.ends_with('/') {
+            from.rsplit('/').next().unwrap()
+        } else {
+            ""
+        };
+        assert!(
+            targets.insert(format!("{to}{name}")),
+            "{to}{name} is there twice"
+        );
+    }
+    let configs = package["conf-files"].as_array().unwrap();
+    for config in configs {
+        let path = config.as_str().unwrap().trim_start_matches('/');
+        assert!(targets.contains(path), "{path}");
+    }
+    let units = package["systemd-units"]["unit-scripts"].as_str().unwrap();
+    assert!(server.join(units).join("rideau.service").exists());
+    let scripts = package["maintainer-scripts"].as_str().unwrap();
+    for script in fs::read_dir(server.join(scripts)).unwrap() {
+        let path = script.unwrap().path();
+        let text = fs::read_to_string(&path).unwrap();
+        assert!(text.contains("\n#DEBHELPER#\n"), "{}", path.display());
     }
 }
 
