@@ -5,12 +5,14 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use rideau_config::Config;
 use rideau_core::{OptionError, Settings, meter, queue, valve};
 use rideau_testing::Scratch;
 
+#[path = "docs/links.rs"]
+mod links;
 #[path = "docs/mapped.rs"]
 mod mapped;
 #[path = "docs/schema.rs"]
@@ -164,42 +166,9 @@ fn code(line: &str) -> Vec<&str> {
     line.split('`').skip(1).step_by(2).collect()
 }
 
-/// What a page links to is there: a file, and in it a heading.
-#[test]
-fn links_lead_somewhere() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let mut pages = vec![root.join("README.md"), root.join("ARCHITECTURE.md")];
-    let docs = fs::read_dir(root.join("docs")).unwrap();
-    pages.extend(docs.map(|page| page.unwrap().path()));
-    let mut count = 0;
-    for page in pages {
-        let text = fs::read_to_string(&page).unwrap();
-        for link in text.split("](").skip(1) {
-            let (link, _) = link.split_once(')').unwrap();
-            if link.contains("://") {
-                continue;
-            }
-            count += 1;
-            let (file, heading) = link.split_once('#').unwrap_or((link, ""));
-            let target = match file {
-                "" => page.clone(),
-                file => page.parent().unwrap().join(file),
-            };
-            assert!(target.exists(), "{}: {link}", page.display());
-            if !heading.is_empty() {
-                let found = fs::read_to_string(&target).unwrap();
-                let mut anchors = found.lines().filter_map(anchor);
-                assert!(anchors.any(|name| name == heading), "{link}");
-            }
-        }
-    }
-    assert!(count > 20, "{count} links were found");
-}
-
-/// How a heading is linked to.
-fn anchor(line: &str) -> Option<String> {
-    let heading = line.strip_prefix('#')?.trim_start_matches('#').trim();
-    let plain = heading.to_lowercase().replace(' ', "-");
-    let is_kept = |c: &char| c.is_alphanumeric() || "-_".contains(*c);
-    Some(plain.chars().filter(is_kept).collect())
+/// The folder of the project.
+fn root() -> PathBuf {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let root = here.parent().and_then(Path::parent);
+    root.expect("two folders above").to_owned()
 }
