@@ -32,6 +32,7 @@ pub mod regulator;
 mod rng;
 mod settings;
 mod time;
+pub mod upgrade;
 pub mod valve;
 mod waiting;
 mod waiting_room;

@@ -118,6 +118,11 @@ impl Learner {
         Self::at(FIRST, Rise::Before, now)
     }
 
+    /// This limit was found by another.
+    pub(super) fn found(limit: usize, now: Instant) -> Self {
+        Self::at(level_of(limit.max(1)), Rise::Over, now)
+    }
+
     fn at(level: usize, rise: Rise, now: Instant) -> Self {
         Self {
             at: level,

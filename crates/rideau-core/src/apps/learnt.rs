@@ -80,6 +80,18 @@ impl Learnt {
 }
 
 impl<R: Reply> Apps<R> {
+    /// Another server has learnt that this many sessions at a time are best: it is where what
+    /// is learnt here begins.
+    pub fn inherit_concurrency(&mut self, app: AppId, limit: usize, now: Instant) {
+        let Some(Some(app)) = self.apps.get_mut(app.0 as usize) else {
+            return;
+        };
+        *app.learnt.of_mut(app.generation) = Learner::found(limit, now);
+        for slot in app.slots.clone() {
+            self.relist(slot);
+        }
+    }
+
     /// One more session is inside a process, or one less. Says how many were.
     #[inline]
     pub(super) fn change_inside(&mut self, slot: u32, by: isize, now: Instant) -> usize {

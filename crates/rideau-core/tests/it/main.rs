@@ -11,4 +11,5 @@ mod pool;
 mod queue;
 mod regulator;
 mod script;
+mod upgrade;
 mod waiting_room;
