@@ -5,8 +5,8 @@ mod held;
 mod rights;
 
 use std::fmt;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
@@ -43,6 +43,7 @@ use crate::state::quota::Quotas;
 use crate::state::refusal_log::RefusalLog;
 use crate::state::reserve::Reserve;
 use crate::state::semaphore::ResizableSemaphore;
+use crate::state::series::SeriesReader;
 use crate::state::sessions::Sessions;
 use crate::state::shared_catalog::SharedCatalog;
 use crate::state::ticket::Ticket;
@@ -107,6 +108,8 @@ pub struct Daemon {
     pub(crate) apps: Apps,
     /// HTTP in front of them.
     pub(crate) front: Arc<Front>,
+    /// The history, if one is kept.
+    pub(crate) series: OnceLock<SeriesReader>,
 }
 
 /// Counters since the start.
@@ -288,6 +291,7 @@ impl Daemon {
             cluster,
             apps,
             front,
+            series: OnceLock::new(),
             lease_table: LeaseTable::default(),
             clients: Clients::default(),
             sessions: Sessions::default(),
