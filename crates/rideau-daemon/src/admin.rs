@@ -53,6 +53,7 @@ use crate::net::tls;
 use crate::net::tls_files::SharedAcceptor;
 use crate::state::daemon::Daemon;
 use crate::state::reserve::Reserve;
+use crate::state::series::SeriesReader;
 use crate::view::facts::Limit;
 use crate::view::history::History;
 use auth::Known;
@@ -173,6 +174,7 @@ impl AdminListener {
     /// Serve every connection that comes, for ever.
     pub(crate) async fn serve(self, daemon: Arc<Daemon>) {
         let history = Arc::new(History::new(&daemon));
+        daemon.series.get_or_init(|| series_of(&history));
         let (samples, sampled) = (Arc::clone(&history), Arc::clone(&daemon));
         let samples = tokio::spawn(async move {
             let keep = || Arc::clone(&samples).keep(Arc::clone(&sampled));
@@ -205,6 +207,15 @@ impl AdminListener {
             panics::keep("the listener for HTTP", serve).await;
         });
         futures_util::future::join_all(acceptors).await;
+    }
+}
+
+/// The history, for those that do not know it.
+fn series_of(history: &Arc<History>) -> SeriesReader {
+    let read = Arc::clone(history);
+    SeriesReader {
+        step: history.step(),
+        values: Box::new(move |name, span| read.values(name, span)),
     }
 }
 

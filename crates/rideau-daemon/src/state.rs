@@ -30,6 +30,7 @@ pub(crate) mod quota;
 pub(crate) mod refusal_log;
 pub(crate) mod reserve;
 pub(crate) mod semaphore;
+pub(crate) mod series;
 pub(crate) mod sessions;
 pub(crate) mod shared_catalog;
 pub(crate) mod shared_place;

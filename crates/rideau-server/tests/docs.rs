@@ -17,6 +17,8 @@ mod links;
 mod mapped;
 #[path = "docs/schema.rs"]
 mod schema;
+#[path = "docs/simulate.rs"]
+mod simulate;
 
 const README: &str = include_str!("../../../README.md");
 const QUEUES: &str = include_str!("../../../docs/queues.md");

@@ -21,6 +21,7 @@ const ARROWS: &[(&str, &[&str])] = &[
         &["rideau", "rideau-config", "rideau-core", "rideau-process"],
     ),
     ("rideau-cluster", &["rideau", "rideau-core", "rideau-resp"]),
+    ("rideau-simulate", &["rideau-core"]),
     (
         "rideau-server",
         &[
@@ -32,6 +33,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "rideau-core",
             "rideau-process",
             "rideau-resp",
+            "rideau-simulate",
         ],
     ),
     (

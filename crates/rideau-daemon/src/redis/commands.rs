@@ -19,6 +19,7 @@ mod nodes;
 mod page;
 #[cfg(test)]
 pub(crate) mod planted;
+mod pool_load;
 mod pools;
 mod quiet;
 mod ranges;

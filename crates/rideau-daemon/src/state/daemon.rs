@@ -6,8 +6,8 @@ mod rights;
 mod upgrade;
 
 use std::fmt;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
@@ -44,6 +44,7 @@ use crate::state::quota::Quotas;
 use crate::state::refusal_log::RefusalLog;
 use crate::state::reserve::Reserve;
 use crate::state::semaphore::ResizableSemaphore;
+use crate::state::series::SeriesReader;
 use crate::state::sessions::Sessions;
 use crate::state::shared_catalog::SharedCatalog;
 use crate::state::ticket::Ticket;
@@ -111,6 +112,8 @@ pub struct Daemon {
     pub(crate) front: Arc<Front>,
     /// Programs that take over from this one.
     pub(crate) upgrades: Arc<Upgrades>,
+    /// The history, if one is kept.
+    pub(crate) series: OnceLock<SeriesReader>,
 }
 
 /// Counters since the start.
@@ -293,6 +296,7 @@ impl Daemon {
             cluster,
             apps,
             front,
+            series: OnceLock::new(),
             lease_table: LeaseTable::default(),
             clients: Clients::default(),
             sessions: Sessions::default(),

@@ -3,8 +3,8 @@
 use rideau_config::OWN;
 
 use super::{
-    About, Subject, about, awaits, brokers, connection, leases, locks, look, multi, pools, ranges,
-    regulators, sessions, settings, watch,
+    About, Subject, about, awaits, brokers, connection, leases, locks, look, multi, pool_load,
+    pools, ranges, regulators, sessions, settings, watch,
 };
 
 /// These commands.
@@ -312,6 +312,7 @@ pub(super) const OURS: &[About] = &[
         "The numbers of a pool",
         pools::stat,
     ),
+    pool_load::POOL_LOAD,
     about(
         "RANGE.ADD",
         3,

@@ -63,6 +63,7 @@ const PLACES: &[&str] = &[
     "POOL.RESUME ?",
     "POOL.RECYCLE ?",
     "POOL.STAT ?",
+    "POOL.LOAD ?",
     "ASK ? NB",
     "OFFER ? NB",
     "LEN ?",

@@ -343,6 +343,7 @@ fn hidden_ranges_are_named_nowhere_and_answer_as_if_they_were_not_there() {
         ("EXPLAIN hidden", "EXPLAIN absent"),
         ("EXPLAIN 200", "EXPLAIN 300"),
         ("POOL.STAT hidden", "POOL.STAT absent"),
+        ("POOL.LOAD hidden", "POOL.LOAD absent"),
     ] {
         let (there, missing) = (bert.say(there), bert.say(missing));
         let shape = |said: &str| {

@@ -144,7 +144,7 @@ fn shared(client: &Client, about: &About, name: &[u8]) -> Option<Shared> {
         "TAKE" => Some(Shared::Asks(catalog.home_of_pool(name)?.into())),
         "ASK" | "OFFER" => Some(Shared::Asks(catalog.home_of_broker(name)?.into())),
         "REG.ASK" => Some(Shared::Asks(catalog.home_of_regulator(name)?.into())),
-        "POOL.STAT" | "POOL.PAUSE" | "POOL.RESUME" | "POOL.RECYCLE" => {
+        "POOL.STAT" | "POOL.LOAD" | "POOL.PAUSE" | "POOL.RESUME" | "POOL.RECYCLE" => {
             Some(Shared::Looks(catalog.home_of_pool(name)?.into()))
         }
         "LEN" => Some(Shared::Looks(catalog.home_of_broker(name)?.into())),
