@@ -125,8 +125,6 @@ export interface ClientOptions extends RedisClientOptions {
   retry?: { times: number; longest?: number };
   /** How the server lists the session. */
   name?: string;
-  /** How many connections may wait at the same time: 32 by default. More asks take turns. */
-  connections?: number;
 }
 
 type Use<L, T> = (lease: L) => T | Promise<T>;

@@ -47,8 +47,6 @@ class Session {
   isWell = true;
   #main;
   #idle = [];
-  #count = 0;
-  #queue = [];
   #all = new Set();
 
   constructor(client, url) {
@@ -98,20 +96,16 @@ class Session {
     return this.#main;
   }
 
-  /** Use a connection that may wait; there are only so many of these. */
+  /** Use a connection that may wait. Some are kept for the next that does. */
   async waiting(use) {
-    if (this.#count >= this.client.connections) await new Promise((resolve) => this.#queue.push(resolve));
-    this.#count += 1;
     let connection;
     try {
-      while (connection = this.#idle.pop()) if (connection.isReady) break;
+      while ((connection = this.#idle.pop()) && !connection.isReady);
       connection ??= await this.connect();
       return await use(connection);
     } finally {
-      if (connection?.isReady && !this.ended) this.#idle.push(connection);
+      if (connection?.isReady && !this.ended && this.#idle.length < 16) this.#idle.push(connection);
       else if (connection) this.drop(connection);
-      this.#count -= 1;
-      this.#queue.shift()?.();
     }
   }
 
@@ -134,7 +128,8 @@ class Session {
       this.isWell = false;
       if (isAnswer(error)) return this.end(error.message);
       this.#main = undefined;
-      if (main) this.drop(main);
+      // Not at once: the session would end with its last connection.
+      if (main) setTimeout(() => this.drop(main), PATIENCE).unref();
       const patience = /REFUSED/.test(`${error.code} ${error.message}`) ? 0 : PATIENCE;
       if (now() >= this.heard + Math.max(patience, this.client.grace)) {
         this.end(`the server cannot be reached: ${error.message}`);
@@ -157,9 +152,9 @@ export class Client {
   #isClosed = false;
 
   constructor(url = 'redis://127.0.0.1:7433', options = {}) {
-    const { grace = 0, ttl, retry, name, connections = 32, ...redisOptions } = options;
+    const { grace = 0, ttl, retry, name, ...redisOptions } = options;
     this.urls = [url].flat();
-    Object.assign(this, { grace, retry, connections, redisOptions, slice: SLICE });
+    Object.assign(this, { grace, retry, redisOptions, slice: SLICE });
     this.held = new Held(ttl);
     this.openWords = wordsOf('SESSION', 'OPEN', { ttl, grace: grace || undefined, name }).map(String);
   }
