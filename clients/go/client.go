@@ -12,12 +12,15 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"rideau/internal/resp"
 )
 
 const (
-	timeout  = 1500 * time.Millisecond // for one answer
-	patience = 3500 * time.Millisecond // without an answer: what a session held is lost then
-	slice    = 2000                    // milliseconds that one AWAIT waits
+	timeout  = 1500 * time.Millisecond // for one answer when leases are looked after
+	latest   = 5 * time.Second         // for any other
+	patience = 2500 * time.Millisecond // without an answer: what a session held is lost then
+	slice    = 2000                    // milliseconds that one AWAIT waits, within that time
 	idleMax  = 16                      // connections that are kept for the next command
 )
 
@@ -67,22 +70,23 @@ type Options struct {
 type Client struct {
 	Options
 	wake        chan struct{}
-	opening, mu sync.Mutex
-	session     *session
+	connecting  sync.Mutex
+	mu          sync.Mutex // of all that follows
+	id, address string     // of the session; empty if there is none
+	turn        int        // one more with each session
+	idle        []attached
 	leases      map[string]*Lease
 	pending     map[string]bool
 	sure        time.Duration
+	heard, sick time.Duration
 	beats       int
-	closed      bool
+	isClosed    bool
 }
 
-// A session of the server, and its connections that are not used now.
-type session struct {
-	mu               sync.Mutex
-	address, id, why string
-	idle             []*conn
-	heard            time.Duration
-	isSick           bool
+// An attached connection belongs to the session of this turn.
+type attached struct {
+	*resp.Conn
+	turn int
 }
 
 // New makes a client. It connects when it is used.
@@ -152,29 +156,21 @@ func (c *Client) Acquire(ctx context.Context, kind Kind, name string, ask Ask) (
 func (c *Client) acquire(ctx, of context.Context, kind Kind, name string, ask Ask) (*Lease, error) {
 	until := now() + ask.Wait
 	for tries := 0; ; tries++ {
-		s, err := c.current()
-		if err != nil {
-			return nil, err
+		lease, err := c.acquireOnce(ctx, of, kind, name, ask)
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
 		}
-		lease, err := c.acquireOnce(ctx, of, s, kind, name, ask)
-		var no *Refused
-		if err == nil || ctx.Err() != nil {
+		no, isNo := err.(*Refused)
+		if !isNo || tries >= c.Retries || no.RetryAfter < 0 || no.RetryAfter > c.RetryMax {
 			return lease, err
-		} else if !errors.As(err, &no) {
-			if s.ended() == "" || tries > 1 {
-				return nil, err
-			}
-			continue
 		}
 		pause := no.RetryAfter + time.Duration(rand.Float64()*float64(no.RetryAfter)/10)
-		isLate := ask.Wait != 0 && now()+pause >= until
-		if tries >= c.Retries || pause < 0 || pause > c.RetryMax || isLate {
+		if ask.Wait != 0 && now()+pause >= until {
 			return nil, err
 		}
 		select {
 		case <-time.After(pause):
 		case <-ctx.Done():
-			return nil, ctx.Err()
 		}
 		if ask.Wait > 0 {
 			ask.Wait = until - now()
@@ -182,49 +178,38 @@ func (c *Client) acquire(ctx, of context.Context, kind Kind, name string, ask As
 	}
 }
 
-func (c *Client) acquireOnce(ctx, of context.Context, s *session, kind Kind, name string, ask Ask) (*Lease, error) {
-	words, ticket, sent := ask.words(kind, name), "", now()
-	r, err := c.call(s, words...)
-	for err == nil && (r.text(0) == "await" || r.isPending()) {
-		if r.text(0) == "await" {
-			ticket = r.text(1)
-			c.expect(ticket, true)
-			defer c.expect(ticket, false)
-		}
-		sent = now()
-		got := make(chan error, 1)
-		var next reply
+func (c *Client) acquireOnce(ctx, of context.Context, kind Kind, name string, ask Ask) (*Lease, error) {
+	over := make(chan struct{})
+	defer close(over)
+	sent := now()
+	r, err := c.call(ask.words(kind, name)...)
+	if ticket := r.Text(1); r.Text(0) == "await" {
+		c.expect(ticket, true)
+		defer c.expect(ticket, false)
 		go func() {
-			answer, err := c.call(s, "AWAIT", ticket, slice)
-			next = answer
-			got <- err
-		}()
-		select {
-		case err = <-got:
-			r = next
-		case <-ctx.Done():
-			if cancelled, err := c.call(s, "CANCEL", ticket); err != nil || cancelled.number(0) == 0 {
-				c.call(s, "RELEASE", ticket)
+			select {
+			case <-ctx.Done(): // What waits is answered at once then.
+				c.call("CANCEL", ticket)
+			case <-over:
 			}
-			return nil, ctx.Err()
+		}()
+		for err == nil && (r.Text(0) == "await" || isPending(r)) {
+			sent = now()
+			r, err = c.call("AWAIT", ticket, slice)
 		}
 	}
 	if err != nil {
 		return nil, typed(err)
-	} else if r.text(0) != "go" {
+	} else if r.Text(0) != "go" {
 		return nil, refused(r)
 	}
 	lease := newLease(of, c, kind, name, r, sent)
 	c.mu.Lock()
 	c.leases[lease.Ticket] = lease
 	c.mu.Unlock()
-	if why := s.ended(); why != "" && lease.TTL == 0 {
-		c.lose(lease.Ticket, why)
-	}
 	c.nudge()
 	if ctx.Err() != nil {
 		lease.Release()
-		return nil, ctx.Err()
 	}
 	return lease, nil
 }
@@ -232,30 +217,23 @@ func (c *Client) acquireOnce(ctx, of context.Context, s *session, kind Kind, nam
 // words are those of a command that can be sent again, as it has an id. ASYNC leaves its place
 // in the queue to it whatever becomes of the connection.
 func (a Ask) words(kind Kind, name string) []any {
-	words := []any{string(kind), name}
-	add := func(word string, value any) {
-		if text := fmt.Sprint(value); text != "" && text != "0" {
-			words = append(words, word, text)
-		}
-	}
-	texts := []string{"FLOW", a.Flow, "VALUE", a.Value, "UNIQUE", a.Unique, "DATA", a.Data,
-		"HINT", a.Hint, "NOTE", a.Note}
-	for at := 0; at < len(texts); at += 2 {
-		add(texts[at], texts[at+1])
-	}
-	add("PER", a.Per)
-	add("BUCKETS", a.Buckets)
-	add("UNITS", a.Units)
-	for _, place := range a.Prefer {
-		add("PREFER", place)
-	}
-	for _, key := range a.Key {
-		add("KEY", key)
-	}
 	if a.TTL == 0 && kind == Ranges {
 		a.TTL = time.Minute
 	}
-	add("TTL", millis(a.TTL))
+	words := []any{string(kind), name}
+	pairs := []any{"PER", a.Per, "BUCKETS", a.Buckets, "UNITS", a.Units, "FLOW", a.Flow, "VALUE", a.Value,
+		"UNIQUE", a.Unique, "DATA", a.Data, "HINT", a.Hint, "NOTE", a.Note, "TTL", millis(a.TTL)}
+	for _, place := range a.Prefer {
+		pairs = append(pairs, "PREFER", place)
+	}
+	for _, key := range a.Key {
+		pairs = append(pairs, "KEY", key)
+	}
+	for at := 0; at < len(pairs); at += 2 {
+		if text := fmt.Sprint(pairs[at+1]); text != "" && text != "0" {
+			words = append(words, pairs[at], text)
+		}
+	}
 	if a.Wait != 0 {
 		words = append(words, "WAIT", millis(a.Wait))
 	}
@@ -274,22 +252,17 @@ func (a Ask) words(kind Kind, name string) []any {
 func (c *Client) expect(ticket string, isExpected bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.pending[ticket] = isExpected
-	if !isExpected {
+	if c.pending[ticket] = isExpected; !isExpected {
 		delete(c.pending, ticket)
 	}
 }
 
-func (c *Client) forget(ticket string) *Lease {
+func (c *Client) lose(ticket, why string) {
 	c.mu.Lock()
-	defer c.mu.Unlock()
 	lease := c.leases[ticket]
 	delete(c.leases, ticket)
-	return lease
-}
-
-func (c *Client) lose(ticket, why string) {
-	if lease := c.forget(ticket); lease != nil {
+	c.mu.Unlock()
+	if lease != nil && why != "" {
 		lease.tell(why)
 	}
 }
@@ -310,40 +283,32 @@ func (c *Client) nudge() {
 	}
 }
 
-// call sends a command, and again if its connection broke.
-func (c *Client) call(s *session, words ...any) (reply, error) {
+// call sends a command, and again if its connection broke or its session was over.
+func (c *Client) call(words ...any) (reply, error) {
 	for tries := 0; ; tries++ {
-		if s == nil {
-			current, err := c.current()
-			if err != nil {
-				return nil, err
-			}
-			s = current
-		}
-		value, err := s.do(c, words...)
+		value, err := c.do(latest, words...)
 		said, isAnswer := err.(ServerError)
-		if list, ok := value.([]any); ok || err == nil {
-			if !ok {
-				list = []any{value}
-			}
+		isEnd := words[0] == "RELEASE" || words[0] == "DONE"
+		if list, ok := value.([]any); ok {
 			return list, nil
-		} else if !isAnswer && (s.ended() != "" || tries > idleMax) {
-			return nil, err
-		} else if !isAnswer {
-			continue
-		} else if !strings.HasPrefix(string(said), "LOST ") {
-			if said.has("NOSUCH session") {
-				s.end(c, string(said))
-			}
-			// The answer to the first of two may have been lost.
-			if isEnd := words[0] == "RELEASE" || words[0] == "DONE"; isEnd && tries > 0 && said.has(" was released") {
-				return nil, nil
-			}
+		} else if err == nil || isEnd && tries > 0 && said.Has(" was released") {
+			return reply{value}, nil // The answer to the first of two may have been lost.
+		} else if isAnswer && !said.Has("LOST ") && !said.Has("NOSUCH session") || tries > idleMax ||
+			errors.Is(err, syscall.ECONNREFUSED) {
 			return nil, err
 		}
-		head, _, _ := strings.Cut(string(said), ": ")
-		for _, word := range strings.Fields(head)[1:] {
-			ticket, why, _ := strings.Cut(word, "=")
+		c.takeLost(said)
+	}
+}
+
+// takeLost reads LOST ticket=why ...: sentence, and NOSUCH session.
+func (c *Client) takeLost(said ServerError) {
+	if said.Has("NOSUCH session") {
+		c.over(string(said))
+	}
+	head, _, _ := strings.Cut(string(said), ": ")
+	for _, word := range strings.Fields(head) {
+		if ticket, why, ok := strings.Cut(word, "="); ok {
 			c.lose(ticket, "the server took it back: "+why)
 		}
 	}
@@ -351,76 +316,34 @@ func (c *Client) call(s *session, words ...any) (reply, error) {
 
 // Close gives everything back, and ends all connections.
 func (c *Client) Close() {
-	c.mu.Lock()
-	s, wasClosed := c.session, c.closed
-	c.closed = true
-	c.mu.Unlock()
-	c.nudge()
-	if wasClosed || s == nil || s.ended() != "" {
-		return
-	}
 	for _, lease := range c.held() {
 		if lease.TTL > 0 && lease.end() {
-			c.call(s, "RELEASE", lease.Ticket)
+			c.call("RELEASE", lease.Ticket)
 		}
 	}
-	s.do(c, "SESSION", "CLOSE", s.id)
-	s.end(c, "the client was closed")
-}
-
-// current is the session, which is opened if there is none.
-func (c *Client) current() (s *session, err error) {
-	c.opening.Lock()
-	defer c.opening.Unlock()
 	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.closed {
-		return nil, errors.New("rideau: this client is closed")
-	} else if c.session != nil && c.session.ended() == "" {
-		return c.session, nil
+	id, wasClosed := c.id, c.isClosed
+	c.isClosed = true
+	c.mu.Unlock()
+	if id != "" && !wasClosed {
+		c.do(timeout, "SESSION", "CLOSE", id)
 	}
-	for _, address := range c.Addresses {
-		s = &session{address: address, heard: now()}
-		if _, err = s.do(c, "PING"); err == nil {
-			c.session, c.sure = s, forever
-			if c.TTL > 0 {
-				c.sure = now() + c.TTL
-			}
-			return s, nil
-		}
-	}
-	return nil, err
-}
-
-func (s *session) ended() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.why
+	c.over("the client was closed")
+	c.nudge()
 }
 
 // do sends a command on a connection that is attached to the session.
-func (s *session) do(c *Client, words ...any) (value any, err error) {
-	within := timeout
-	if strings.HasPrefix(words[0].(string), "AWAIT") {
-		within += slice * time.Millisecond
+func (c *Client) do(within time.Duration, words ...any) (any, error) {
+	to, err := c.connection(within)
+	if err != nil {
+		return nil, err
 	}
-	var to *conn
-	s.mu.Lock()
-	if last := len(s.idle) - 1; last >= 0 {
-		to, s.idle = s.idle[last], s.idle[:last]
-	}
-	s.mu.Unlock()
-	if to == nil {
-		if to, err = s.connect(c); err != nil {
-			return nil, err
-		}
-	}
-	value, err = to.do(within, words...)
+	value, err := to.Do(within, words...)
 	_, isAnswer := err.(ServerError)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if (err == nil || isAnswer) && s.why == "" && len(s.idle) < idleMax {
-		s.idle = append(s.idle, to)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if (err == nil || isAnswer) && to.turn == c.turn && len(c.idle) < idleMax {
+		c.idle = append(c.idle, to)
 	} else {
 		// Not at once: the session would end with its last connection.
 		time.AfterFunc(patience, func() { to.Close() })
@@ -428,15 +351,23 @@ func (s *session) do(c *Client, words ...any) (value any, err error) {
 	return value, err
 }
 
-// connect makes a connection that is attached to the session; the first one opens it.
-func (s *session) connect(c *Client) (*conn, error) {
-	to, err := dial(s.address, c.TLS)
-	if err != nil {
-		return nil, err
+// connection is an idle one or a new one, which is attached to the session or opens one.
+func (c *Client) connection(within time.Duration) (to attached, err error) {
+	c.mu.Lock()
+	if last := len(c.idle) - 1; last >= 0 {
+		to, c.idle = c.idle[last], c.idle[:last]
+		c.mu.Unlock()
+		return to, nil
 	}
-	words := []any{"SESSION", "ATTACH", s.id}
-	if s.id == "" {
-		words = []any{"SESSION", "OPEN", "GRACE", millis(c.Grace)}
+	c.mu.Unlock()
+	c.connecting.Lock()
+	defer c.connecting.Unlock()
+	c.mu.Lock()
+	id, addresses, turn, isClosed := c.id, []string{c.address}, c.turn, c.isClosed
+	c.mu.Unlock()
+	words := []any{"SESSION", "ATTACH", id}
+	if id == "" {
+		addresses, words = c.Addresses, []any{"SESSION", "OPEN", "GRACE", millis(c.Grace)}
 		if c.TTL > 0 {
 			words = append(words, "TTL", millis(c.TTL))
 		}
@@ -444,25 +375,39 @@ func (s *session) connect(c *Client) (*conn, error) {
 			words = append(words, "NAME", c.Name)
 		}
 	}
-	value, err := to.do(timeout, words...)
-	if opened, ok := value.([]any); ok && s.id == "" {
-		s.id = reply(opened).text(0)
+	if isClosed && id == "" {
+		return to, errors.New("rideau: this client is closed")
 	}
-	if err != nil {
-		to.Close()
+	for _, address := range addresses {
+		var value any
+		if to.Conn, err = resp.Dial(address, c.TLS, within); err != nil {
+			continue
+		} else if value, err = to.Do(within, words...); err != nil {
+			to.Close()
+			continue
+		}
+		if id == "" {
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			c.id, c.address, c.turn = reply(value.([]any)).Text(0), address, turn+1
+			c.sure, c.heard, c.sick = forever, now(), 0
+			if c.TTL > 0 {
+				c.sure = now() + c.TTL
+			}
+			turn++
+		}
+		to.turn = turn
+		return to, nil
 	}
 	return to, err
 }
 
-// end is told when it is over, and so is all that it holds. Values are held for their time.
-func (s *session) end(c *Client, why string) {
-	s.mu.Lock()
-	if s.why == "" {
-		s.why = why
-	}
-	idle := s.idle
-	s.idle = nil
-	s.mu.Unlock()
+// over is told when the session is, and so is all that it held. Values are held for their time.
+func (c *Client) over(why string) {
+	c.mu.Lock()
+	idle := c.idle
+	c.id, c.idle, c.turn = "", nil, c.turn+1
+	c.mu.Unlock()
 	for _, to := range idle {
 		to.Close()
 	}
@@ -478,67 +423,62 @@ func (c *Client) keep() {
 	for {
 		held, pause := c.held(), time.Second
 		c.mu.Lock()
-		s, isClosed := c.session, c.closed
+		isIdle, isClosed, isSick := c.id == "" && len(held) == 0, c.isClosed, c.sick > 0
 		c.mu.Unlock()
-		if isClosed {
-			return
-		}
 		for _, lease := range held {
 			if due := lease.sureUntil() - lease.TTL/2 - now(); due < pause {
 				pause = due
 			}
 		}
-		if s != nil && s.isSick || pause < 20*time.Millisecond {
+		if isSick || pause < 20*time.Millisecond {
 			pause = 20 * time.Millisecond
 		}
 		select {
 		case <-time.After(pause):
+			if isClosed {
+				return
+			} else if !isIdle {
+				c.beat(held)
+			}
+			c.judge(held, nil)
 		case <-c.wake:
-			continue
 		}
-		if s != nil && s.ended() != "" && len(held) > 0 {
-			s, _ = c.current()
-		}
-		if s != nil && s.ended() == "" {
-			s.beat(c)
-		}
-		c.judge(held, nil)
 	}
 }
 
 // beat looks after the leases. A session that cannot be reached in time is over.
-func (s *session) beat(c *Client) {
+func (c *Client) beat(held []*Lease) {
 	sent, wait := now(), patience
-	err := s.look(c, c.held(), sent)
+	err := c.look(held, sent)
 	said, isAnswer := err.(ServerError)
 	if errors.Is(err, syscall.ECONNREFUSED) {
 		wait = 0
 	}
-	if c.Grace > wait {
-		wait = c.Grace
+	c.mu.Lock()
+	if err == nil {
+		c.heard, c.sick = sent, 0
+	} else if c.sick == 0 {
+		c.sick = sent
 	}
-	if s.isSick = err != nil; !s.isSick {
-		s.heard = sent
-	} else if isAnswer {
-		s.end(c, string(said))
-	} else if now() >= s.heard+wait {
-		s.end(c, fmt.Sprintf("the server cannot be reached: %v", err))
+	isLate := now() >= c.sick+wait && now() >= c.heard+c.Grace
+	c.mu.Unlock()
+	if isAnswer {
+		c.takeLost(said)
+	} else if err != nil && isLate {
+		c.over(fmt.Sprintf("the server cannot be reached: %v", err))
 	}
 }
 
-func (s *session) look(c *Client, held []*Lease, sent time.Duration) error {
-	left, err := s.do(c, "SURE")
-	if err != nil {
-		return err
-	}
-	sure := sent + time.Duration(reply{left}.number(0))*time.Millisecond
-	if c.TTL > 0 {
-		if _, err := s.do(c, "SESSION", "RENEW"); err != nil {
-			return err
-		}
-		if sure < sent || sent+c.TTL < sure {
+func (c *Client) look(held []*Lease, sent time.Duration) error {
+	left, err := c.do(timeout, "SURE")
+	sure := sent + time.Duration(reply{left}.Number(0))*time.Millisecond
+	if c.TTL > 0 && err == nil {
+		if _, err = c.do(timeout, "SESSION", "RENEW"); sure < sent || sent+c.TTL < sure {
 			sure = sent + c.TTL
 		}
+	}
+	if err != nil {
+		return err
 	}
 	c.mu.Lock()
 	// What was promised before still counts.
@@ -548,35 +488,31 @@ func (s *session) look(c *Client, held []*Lease, sent time.Duration) error {
 	c.mu.Unlock()
 	for _, lease := range held {
 		if lease.TTL > 0 && lease.sureUntil()-now() < lease.TTL/2 {
-			if err := s.renew(c, lease); err != nil {
-				return err
-			}
+			c.renew(lease)
 		}
 	}
 	// Thousands of leases are looked at less often.
 	if c.beats++; c.beats%(1+len(held)/2000) != 0 {
 		return nil
 	}
-	value, err := s.do(c, "HELD")
-	rows, seen := reply{}, map[string]bool{}
-	if err == nil {
-		rows = value.([]any)
-	}
+	value, err := c.do(timeout, "HELD")
+	rows, _ := value.([]any)
+	seen := map[string]bool{}
 	for _, it := range rows {
 		row := reply(it.([]any))
 		if len(row) == 1 { // There are more.
 			return nil
 		}
-		ticket := row.text(2)
+		ticket := row.Text(2)
 		seen[ticket] = true
 		c.mu.Lock()
-		isOrphan := c.leases[ticket] == nil && !c.pending[ticket] && row.number(4) > 10e6
+		isOrphan := c.leases[ticket] == nil && !c.pending[ticket] && row.Number(4) > 10e6
 		c.mu.Unlock()
 		// No call waits for it any more. A value is held by its own ticket.
-		if isOrphan && row.text(3) == "waits" {
-			s.do(c, "CANCEL", ticket)
-		} else if isOrphan && row.text(0) != "range" {
-			s.do(c, "RELEASE", ticket)
+		if isOrphan && row.Text(3) == "waits" {
+			c.do(timeout, "CANCEL", ticket)
+		} else if isOrphan && row.Text(0) != "range" {
+			c.do(timeout, "RELEASE", ticket)
 		}
 	}
 	if err == nil {
@@ -598,19 +534,15 @@ func (c *Client) judge(held []*Lease, seen map[string]bool) {
 	}
 }
 
-func (s *session) renew(c *Client, lease *Lease) error {
+func (c *Client) renew(lease *Lease) {
 	sent := now()
-	value, err := s.do(c, "REFRESH", lease.Ticket, "FENCE", lease.Fence, "TTL", millis(lease.TTL))
-	if said, ok := err.(ServerError); ok {
-		if typed(err) == err && !said.has("LOST ") {
-			c.lose(lease.Ticket, string(said))
-		}
-		return nil
-	}
+	value, err := c.do(timeout, "REFRESH", lease.Ticket, "FENCE", lease.Fence, "TTL", millis(lease.TTL))
+	said, isAnswer := err.(ServerError)
 	if list, ok := value.([]any); ok {
 		lease.mu.Lock()
-		lease.expires = sent + time.Duration(reply(list).number(1))*time.Millisecond
+		lease.expires = sent + time.Duration(reply(list).Number(1))*time.Millisecond
 		lease.mu.Unlock()
+	} else if isAnswer && typed(err) == err && !said.Has("LOST ") {
+		c.lose(lease.Ticket, string(said))
 	}
-	return err
 }

@@ -7,7 +7,14 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"rideau/internal/resp"
 )
+
+type reply = resp.Reply
+
+// A ServerError is an error of the server that is no refusal: a mistake, or a missing right.
+type ServerError = resp.Error
 
 const forever = time.Duration(math.MaxInt64)
 
@@ -30,16 +37,16 @@ func (e *Refused) Error() string { return e.Why }
 
 // refused reads word, waited, why, reason, retry_after, id; none has free and all values first.
 func refused(r reply) *Refused {
-	no, first := &Refused{Outcome: r.text(0), Waited: r.micros(1), RetryAfter: -1}, 2
+	no, first := &Refused{Outcome: r.Text(0), Waited: r.Micros(1), RetryAfter: -1}, 2
 	if no.Outcome == "none" {
 		first, no.Waited = 3, 0
 	}
-	no.Why, no.Reason, no.ID = r.text(first), r.text(first+1), r.text(first+3)
+	no.Why, no.Reason, no.ID = r.Text(first), r.Text(first+1), r.Text(first+3)
 	if no.Why == "" {
 		no.Why, no.Reason = "nothing is free: "+no.Outcome, no.Outcome
 	}
-	if r.text(first+2) != "" {
-		no.RetryAfter = r.micros(first + 2)
+	if r.Text(first+2) != "" {
+		no.RetryAfter = r.Micros(first + 2)
 	}
 	return no
 }
@@ -81,20 +88,20 @@ type Lease struct {
 }
 
 func newLease(ctx context.Context, client *Client, kind Kind, name string, r reply, sent time.Duration) *Lease {
-	it := &Lease{Kind: kind, Name: name, Ticket: r.text(1), Value: r.text(2), client: client}
+	it := &Lease{Kind: kind, Name: name, Ticket: r.Text(1), Value: r.Text(2), client: client}
 	it.ctx, it.cancel = context.WithCancel(ctx)
 	switch kind {
 	case Locks:
-		it.Value, it.Unit, it.Units, it.Fence = "", r.number(2), r.number(3), r.number(4)
+		it.Value, it.Unit, it.Units, it.Fence = "", r.Number(2), r.Number(3), r.Number(4)
 	case Ranges:
 		r = r[len(r)-7:] // The ticket of an ask that was awaited comes first.
-		it.Value, it.Ticket, it.Fence = r.text(1), r.text(2), r.number(6)
-		it.TTL = time.Duration(r.number(3)) * time.Millisecond
+		it.Value, it.Ticket, it.Fence = r.Text(1), r.Text(2), r.Number(6)
+		it.TTL = time.Duration(r.Number(3)) * time.Millisecond
 		it.expires = sent + it.TTL
 	case Regulators:
-		it.Value, it.Lead = "", r.micros(2)
+		it.Value, it.Lead = "", r.Micros(2)
 	case Asks, Offers:
-		it.Lead = r.micros(3)
+		it.Lead = r.Micros(3)
 	}
 	return it
 }
@@ -159,7 +166,7 @@ func (it *Lease) tell(why string) {
 }
 
 func (it *Lease) end() bool {
-	it.client.forget(it.Ticket)
+	it.client.lose(it.Ticket, "")
 	it.mu.Lock()
 	defer it.mu.Unlock()
 	isFirst := !it.isEnded
@@ -183,7 +190,7 @@ func (it *Lease) giveBack(words ...any) error {
 	if err := it.Err(); err != nil || !it.end() {
 		return err
 	}
-	if _, err := it.client.call(nil, words...); err != nil {
+	if _, err := it.client.call(words...); err != nil {
 		return &LeaseLost{fmt.Sprintf("%s %s: %v", it.Kind, it.Name, err)}
 	}
 	return nil
@@ -194,8 +201,8 @@ func (it *Lease) Renew() (bool, error) {
 	if err := it.Err(); err != nil {
 		return false, err
 	}
-	r, err := it.client.call(nil, "REG.CONTINUE", it.Ticket)
-	goes := r.text(0) == "go"
+	r, err := it.client.call("REG.CONTINUE", it.Ticket)
+	goes := r.Text(0) == "go"
 	if err == nil && !goes {
 		it.end()
 	}
@@ -208,15 +215,15 @@ func (it *Lease) Ended(ctx context.Context) (string, error) {
 		if err := it.Err(); err != nil {
 			return "", err
 		}
-		r, err := it.client.call(nil, "AWAIT.END", it.Ticket, 500)
-		if err == nil && r.isPending() {
+		r, err := it.client.call("AWAIT.END", it.Ticket, 500)
+		if err == nil && isPending(r) {
 			continue
 		}
 		it.end()
-		if r.text(0) == "down" {
-			err = &LeaseLost{"the other party went away: " + r.text(1)}
+		if r.Text(0) == "down" {
+			err = &LeaseLost{"the other party went away: " + r.Text(1)}
 		}
-		return r.text(1), err
+		return r.Text(1), err
 	}
 	return "", ctx.Err()
 }
@@ -239,4 +246,26 @@ func (it *Lease) leave(failed error) error {
 		return err
 	}
 	return failed
+}
+
+// isPending says that the wait of an AWAIT is over, and the ask goes on.
+func isPending(r reply) bool { return r.Text(0) == "timeout" && r.Text(3) == "waits" }
+
+var began = time.Now()
+
+// now is the time since the start, of a clock that goes on while the machine sleeps.
+func now() time.Duration {
+	steady, wall := time.Since(began), time.Now().Round(0).Sub(began.Round(0))
+	if wall > steady {
+		return wall
+	}
+	return steady
+}
+
+// millis rounds up; what is below zero is none.
+func millis(span time.Duration) int64 {
+	if span <= 0 {
+		return 0
+	}
+	return int64((span + time.Millisecond - 1) / time.Millisecond)
 }

@@ -8,7 +8,7 @@ export { Lease, LeaseLost, Refused, RideauError, now };
 
 // Milliseconds without an answer, after which all that a session held is lost, how long one
 // answer may take, and how long one AWAIT waits.
-const PATIENCE = 3500;
+const PATIENCE = 2500;
 const TIMEOUT = 1500;
 const SLICE = 2000;
 
@@ -19,7 +19,9 @@ const sleep = (span) => new Promise((resolve) => setTimeout(resolve, span));
 async function within(span, work) {
   let timer;
   const late = new Promise((_, reject) => {
-    timer = setTimeout(() => reject(new RideauError(`no answer within ${span} ms`)), span);
+    // An answer that lies there already is read first.
+    const fail = () => reject(new RideauError(`no answer within ${span} ms`));
+    timer = setTimeout(() => setImmediate(() => setImmediate(fail)), span);
   });
   try {
     return await Promise.race([work, late]);
@@ -44,7 +46,7 @@ class Session {
   id = '';
   ended = '';
   heard = now();
-  isWell = true;
+  sick = 0;
   #main;
   #idle = [];
   #all = new Set();
@@ -65,7 +67,7 @@ class Session {
     try {
       await connection.connect();
       const words = this.id ? ['SESSION', 'ATTACH', this.id] : this.client.openWords;
-      const reply = await within(TIMEOUT, connection.sendCommand(words));
+      const reply = await within(2 * SLICE, connection.sendCommand(words));
       this.id ||= reply[0];
       if (this.ended) throw new RideauError(this.ended);
       return connection;
@@ -122,16 +124,16 @@ class Session {
       const wrong = replies.find((reply) => reply instanceof Error && (!isAnswer(reply) || reply.message.includes('NOSUCH session')));
       if (wrong) throw wrong;
       const orphans = held.apply(sent, before, commands, replies);
-      [this.heard, this.isWell] = [sent, true];
+      [this.heard, this.sick] = [sent, 0];
       await within(TIMEOUT, Promise.all(orphans.map(send)));
     } catch (error) {
-      this.isWell = false;
+      this.sick ||= sent;
       if (isAnswer(error)) return this.end(error.message);
       this.#main = undefined;
       // Not at once: the session would end with its last connection.
       if (main) setTimeout(() => this.drop(main), PATIENCE).unref();
       const patience = /REFUSED/.test(`${error.code} ${error.message}`) ? 0 : PATIENCE;
-      if (now() >= this.heard + Math.max(patience, this.client.grace)) {
+      if (now() >= Math.max(this.sick + patience, this.heard + this.client.grace)) {
         this.end(`the server cannot be reached: ${error.message}`);
       }
     }
@@ -232,8 +234,7 @@ export class Client {
   #wake() {
     clearTimeout(this.#timer);
     if (this.#isClosed) return;
-    const isWell = this.#session?.isWell ?? true;
-    this.#timer = setTimeout(() => this.#keep(), isWell ? this.held.pause() : 100);
+    this.#timer = setTimeout(() => this.#keep(), this.#session?.sick ? 100 : this.held.pause());
     if (!this.held.leases.size) this.#timer.unref();
   }
 

@@ -36,10 +36,7 @@ async function idsOf(server, what) {
 }
 
 test('the client', together, async (t) => {
-  const each = (name, body) => t.test(name, async (t) => {
-    const server = await start(t);
-    await body(t, server);
-  });
+  const each = (name, body) => t.test(name, async (t) => body(t, await start(t)));
   await Promise.all([
     each('holds a lock in its block, and says why it was refused', async (t, server) => {
       const client = connect(t, server.url);
@@ -56,7 +53,7 @@ test('the client', together, async (t) => {
       await again.release();
       await assert.rejects(client.lock('job', {}, () => { throw new TypeError('mine'); }), /mine/);
       assert(await isFree(server));
-      const held = await Promise.all([1, 2, 3].map((key) => client.lock(`key-${key}`)));
+      const held = await Promise.all(['job', 'key-1', 'key-2'].map((key) => client.lock(key)));
       await assert.rejects(client.lock('one more'), { reason: 'busy', message: /keys_max/ });
       assert.equal(held.length, 3);
     }),
@@ -85,7 +82,7 @@ test('the client', together, async (t) => {
     each('renews values in the background', async (t, server) => {
       const client = connect(t, server.url);
       for (const wait of [undefined, 1000]) {
-        await client.reserve('office', { ttl: 1500, wait, key: 'mac:1', data: 'laptop' }, async (lease) => {
+        await client.reserve('office', { ttl: 3000, wait, key: 'mac:1', data: 'laptop' }, async (lease) => {
           const first = lease.expires;
           await until('it is renewed', () => lease.expires > first || assert(!lease.lost, lease.why));
           lease.check();

@@ -20,7 +20,7 @@ from ._wire import Handle, Held, LeaseLost, Refused, Retry, is_pending, millis, 
 
 BROKEN = (ConnectionError, TimeoutError, OSError)
 A = TypeVar("A")
-PATIENCE = 3.5  # Seconds without an answer, after which all that a session held is lost.
+PATIENCE = 2.5  # Seconds without an answer, after which all that a session held is lost.
 
 
 async def settle(result: Any) -> Any:
@@ -39,7 +39,7 @@ class Session:
     """A session of the server, and the connections that are attached to it."""
 
     def __init__(self, core: Core[Any], url: str) -> None:
-        self.core, self.id, self.ended, self.heard, self.is_well = core, "", "", now(), True
+        self.core, self.id, self.ended, self.heard, self.sick = core, "", "", now(), 0.0
         options = {"decode_responses": True, "encoding_errors": "surrogateescape",
                    "socket_connect_timeout": 1.5, **core.options}
         options |= {"redis_connect_func": core.flat(self._attach),
@@ -79,14 +79,14 @@ class Session:
         before, commands = list(held.leases), held.commands()
         try:
             orphans = held.apply(sent, before, commands, await self.pipeline(commands))
-            self.heard, self.is_well = sent, True
+            self.heard, self.sick = sent, 0.0
             if orphans:
                 await self.pipeline(orphans)
         except BROKEN as error:
-            self.is_well = False
+            self.sick = self.sick or sent
             await settle(self.keeper.disconnect())
             patience = 0.0 if "refused" in str(error) else PATIENCE
-            if now() >= self.heard + max(patience, self.core.grace):
+            if now() >= max(self.sick + patience, self.heard + self.core.grace):
                 await self.end(f"the server cannot be reached: {error}")
         except RedisError as error:
             await self.end(sentence(error))
@@ -204,8 +204,8 @@ class Core(Generic[A]):
     async def keep(self) -> None:
         """Look after the leases for as long as the client is used."""
         while not self.closed:
-            is_well = self.session is None or self.session.is_well
-            await self.nap(self.held.pause() if is_well else 0.1)
+            is_sick = self.session is not None and self.session.sick
+            await self.nap(0.1 if is_sick else self.held.pause())
             try:
                 if self.session and not self.session.ended:
                     await self.session.beat()

@@ -68,12 +68,12 @@ def test_members_are_given_back_or_fail(client):
 
 
 def test_values_are_renewed_in_the_background(client, server):
-    with client.reserve("office", ttl=1.5, key="mac:1", data="laptop") as lease:
+    with client.reserve("office", ttl=3, key="mac:1", data="laptop") as lease:
         first = lease.expires
         until("it is renewed twice", lambda: lease.expires > first)
         lease.check()
         assert lease.value == "100" and lease.fence
-    with client.reserve("office", wait=1, ttl=1.5) as lease:
+    with client.reserve("office", wait=1, ttl=3) as lease:
         first = lease.expires
         until("it is renewed", lambda: lease.expires > first)
     with client.reserve("office") as lease:

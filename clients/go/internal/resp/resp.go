@@ -1,4 +1,6 @@
-package rideau
+// Package resp speaks the Redis protocol, as a client for Redis would: a connection, its login, and
+// commands with their answers.
+package resp
 
 import (
 	"bufio"
@@ -12,20 +14,22 @@ import (
 	"time"
 )
 
-// A ServerError is an error of the server that is no refusal: a mistake, or a missing right.
-type ServerError string
+// An Error is what a server answers with an error.
+type Error string
 
-func (e ServerError) Error() string { return string(e) }
+func (e Error) Error() string { return string(e) }
 
-func (e ServerError) has(text string) bool { return strings.Contains(string(e), text) }
+// Has says whether it contains this.
+func (e Error) Has(text string) bool { return strings.Contains(string(e), text) }
 
-type conn struct {
+// A Conn is a connection for one command at a time.
+type Conn struct {
 	net.Conn
 	from *bufio.Reader
 }
 
-// dial connects to redis://, rediss:// or unix:///path, and logs in.
-func dial(address string, config *tls.Config) (*conn, error) {
+// Dial connects to redis://, rediss:// or unix:///path, and logs in.
+func Dial(address string, config *tls.Config, timeout time.Duration) (*Conn, error) {
 	to, err := url.Parse(address)
 	if err != nil {
 		return nil, err
@@ -43,7 +47,7 @@ func dial(address string, config *tls.Config) (*conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	c, login := &conn{stream, bufio.NewReader(stream)}, []any{"HELLO", 2}
+	c, login := &Conn{stream, bufio.NewReader(stream)}, []any{"HELLO", 2}
 	if password, ok := to.User.Password(); ok {
 		user := to.User.Username()
 		if user == "" {
@@ -51,14 +55,14 @@ func dial(address string, config *tls.Config) (*conn, error) {
 		}
 		login = append(login, "AUTH", user, password)
 	}
-	if _, err = c.do(timeout, login...); err != nil {
+	if _, err = c.Do(timeout, login...); err != nil {
 		c.Close()
 	}
 	return c, err
 }
 
-// do sends a command and returns its answer.
-func (c *conn) do(within time.Duration, words ...any) (any, error) {
+// Do sends a command and returns its answer.
+func (c *Conn) Do(within time.Duration, words ...any) (any, error) {
 	var out strings.Builder
 	fmt.Fprintf(&out, "*%d\r\n", len(words))
 	for _, word := range words {
@@ -75,7 +79,7 @@ func (c *conn) do(within time.Duration, words ...any) (any, error) {
 	return c.read()
 }
 
-func (c *conn) read() (any, error) {
+func (c *Conn) read() (any, error) {
 	line, err := c.from.ReadString('\n')
 	if err != nil {
 		return nil, err
@@ -84,7 +88,7 @@ func (c *conn) read() (any, error) {
 	if kind == '+' {
 		return rest, nil
 	} else if kind == '-' {
-		return nil, ServerError(rest)
+		return nil, Error(rest)
 	}
 	number, err := strconv.ParseInt(rest, 10, 64)
 	if err != nil || kind == ':' {
@@ -107,41 +111,22 @@ func (c *conn) read() (any, error) {
 	return list, nil
 }
 
-// A reply is a list; what is missing in it is empty.
-type reply []any
+// A Reply is a list; what is missing in it is empty.
+type Reply []any
 
-func (r reply) text(at int) string {
+// Text of an element.
+func (r Reply) Text(at int) string {
 	if at < len(r) && r[at] != nil {
 		return fmt.Sprint(r[at])
 	}
 	return ""
 }
 
-func (r reply) number(at int) int64 {
-	number, _ := strconv.ParseInt(r.text(at), 10, 64)
+// Number of an element.
+func (r Reply) Number(at int) int64 {
+	number, _ := strconv.ParseInt(r.Text(at), 10, 64)
 	return number
 }
 
-func (r reply) micros(at int) time.Duration { return time.Duration(r.number(at)) * time.Microsecond }
-
-// isPending says that the wait of an AWAIT is over, and the ask goes on.
-func (r reply) isPending() bool { return r.text(0) == "timeout" && r.text(3) == "waits" }
-
-var began = time.Now()
-
-// now is the time since the start, of a clock that goes on while the machine sleeps.
-func now() time.Duration {
-	steady, wall := time.Since(began), time.Now().Round(0).Sub(began.Round(0))
-	if wall > steady {
-		return wall
-	}
-	return steady
-}
-
-// millis rounds up; what is below zero is none.
-func millis(span time.Duration) int64 {
-	if span <= 0 {
-		return 0
-	}
-	return int64((span + time.Millisecond - 1) / time.Millisecond)
-}
+// Micros are an element in microseconds.
+func (r Reply) Micros(at int) time.Duration { return time.Duration(r.Number(at)) * time.Microsecond }

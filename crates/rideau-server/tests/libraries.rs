@@ -1,0 +1,108 @@
+//! The client libraries of the folder `clients`, in the languages that they are for: their own
+//! tests, their types, the code of their pages, and how many lines ten tasks take.
+//!
+//! What they need is installed once, in the target folder.
+
+#![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
+
+#[path = "libraries/served.rs"]
+mod served;
+#[path = "libraries/tasks.rs"]
+mod tasks;
+#[path = "libraries/tools.rs"]
+mod tools;
+
+use std::fs;
+
+use served::Served;
+use tools::{blocks, clients, go, node, node_home, python, run, scratch};
+
+#[test]
+fn the_client_for_threads_passes_its_tests() {
+    run(python().args(["-m", "pytest", "-q", "tests/test_threads.py"]));
+}
+
+#[test]
+fn the_client_for_asyncio_passes_its_tests() {
+    run(python().args(["-m", "pytest", "-q", "tests/test_asyncio.py"]));
+}
+
+#[test]
+fn the_types_of_the_clients_for_python_are_complete() {
+    let cache = scratch("mypy");
+    run(python()
+        .args(["-m", "mypy", "--strict", "--cache-dir"])
+        .arg(cache)
+        .arg("rideau"));
+}
+
+#[test]
+fn the_client_for_node_passes_its_tests() {
+    run(node().args(["--test", "test/client.test.js"]));
+}
+
+#[test]
+fn the_types_of_the_client_for_node_say_what_it_does() {
+    let compiler = node_home().join("../node_modules/typescript/bin/tsc");
+    run(node().arg(compiler).args(["-p", "."]));
+}
+
+#[test]
+fn the_client_for_go_passes_its_tests() {
+    run(go().args(["vet", "./..."]));
+    run(go().args(["test", "-count=1", "."]));
+}
+
+#[test]
+fn the_code_of_the_page_for_python_works() {
+    let served = Served::start();
+    let page = fs::read_to_string(clients().join("python/README.md")).unwrap();
+    let said: String = blocks(&page, "python")
+        .map(|text| run(python().args(["-c", &served.at_its_port(text)])))
+        .collect();
+    let refused = said.lines().last().unwrap();
+    assert!(refused.starts_with("deadline 1.0 d-"), "{said}");
+    assert_eq!(said.lines().count(), 4, "{said}");
+}
+
+#[test]
+fn the_code_of_the_page_for_node_works() {
+    let served = Served::start();
+    let page = fs::read_to_string(clients().join("node/README.md")).unwrap();
+    let run_block = |text| {
+        let mut node = node();
+        node.args(["--input-type=module", "-e"]);
+        run(node.arg(served.at_its_port(text)))
+    };
+    let said: String = blocks(&page, "js").map(run_block).collect();
+    assert!(
+        said.starts_with("I have unit 1 of 1\ndeadline 1000 d-"),
+        "{said}"
+    );
+}
+
+#[test]
+fn the_code_of_the_page_for_go_works() {
+    let served = Served::start();
+    let page = fs::read_to_string(clients().join("go/README.md")).unwrap();
+    let [first, second] = blocks(&page, "go").collect::<Vec<_>>()[..] else {
+        panic!("two blocks are known");
+    };
+    let program = format!(
+        "package main\n\nimport (\n\t\"context\"\n\t\"errors\"\n\t\"fmt\"\n\t\"time\"\n\n\
+         \t\"rideau\"\n)\n\nfunc do(ctx context.Context) error {{\n{first}\tif err != nil {{\n\
+         \t\treturn err\n\t}}\n\treturn more(ctx, client)\n}}\n\n\
+         func more(ctx context.Context, client *rideau.Client) error {{\n{second}\treturn nil\n}}\n\n\
+         func main() {{\n\tif err := do(context.Background()); err != nil {{\n\t\tpanic(err)\n\t}}\n}}\n"
+    );
+    let folder = scratch("go-page");
+    fs::write(folder.join("main.go"), served.at_its_port(&program)).unwrap();
+    let library = clients().join("go");
+    let module = format!(
+        "module page\n\ngo 1.19\n\nrequire rideau v0.1.0\n\nreplace rideau => {}\n",
+        library.display()
+    );
+    fs::write(folder.join("go.mod"), module).unwrap();
+    let said = run(go().current_dir(folder).args(["run", "."]));
+    assert_eq!(said, "I have unit 1 of 1\ndeadline 1s true\n");
+}
