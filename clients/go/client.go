@@ -194,7 +194,6 @@ func (c *Client) acquireOnce(ctx, of context.Context, kind Kind, name string, as
 			}
 		}()
 		for err == nil && (r.Text(0) == "await" || isPending(r)) {
-			sent = now()
 			r, err = c.call("AWAIT", ticket, slice)
 		}
 	}
@@ -207,6 +206,9 @@ func (c *Client) acquireOnce(ctx, of context.Context, kind Kind, name string, as
 	c.mu.Lock()
 	c.leases[lease.Ticket] = lease
 	c.mu.Unlock()
+	if kind == Ranges { // If it was waited for, since when it is granted is not known.
+		c.renew(lease)
+	}
 	c.nudge()
 	if ctx.Err() != nil {
 		lease.Release()
@@ -387,12 +389,17 @@ func (c *Client) connection(within time.Duration) (to attached, err error) {
 			continue
 		}
 		if id == "" {
+			// In a cluster a lease is sure for a time alone.
+			sent := now()
+			left, _ := to.Do(within, "SURE")
 			c.mu.Lock()
 			defer c.mu.Unlock()
 			c.id, c.address, c.turn = reply(value.([]any)).Text(0), address, turn+1
-			c.sure, c.heard, c.sick = forever, now(), 0
-			if c.TTL > 0 {
-				c.sure = now() + c.TTL
+			c.sure, c.heard, c.sick = forever, sent, 0
+			if ms, ok := left.(int64); ok && ms >= 0 {
+				c.sure = sent + time.Duration(ms)*time.Millisecond
+			} else if c.TTL > 0 {
+				c.sure = sent + c.TTL
 			}
 			turn++
 		}

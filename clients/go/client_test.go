@@ -212,7 +212,7 @@ func TestValuesAreRenewedInTheBackground(t *testing.T) {
 	t.Parallel()
 	c := start(t, 0).client(Options{})
 	for _, wait := range []time.Duration{0, time.Second} {
-		ask := Ask{Wait: wait, TTL: 3 * time.Second, Key: []string{"mac:1"}, Data: "laptop"}
+		ask := Ask{Wait: wait, TTL: 6 * time.Second, Key: []string{"mac:1"}, Data: "laptop"}
 		must(t, c.Reserve(background, "office", ask, func(_ context.Context, it *Lease) error {
 			first := it.sureUntil()
 			until(t, "it is renewed", func() bool { return it.sureUntil() > first })

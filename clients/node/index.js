@@ -222,6 +222,8 @@ export class Client {
         await session.main();
         this.#session = session;
         this.held.begin();
+        // In a cluster a lease is sure for a time alone.
+        await session.beat();
         this.#wake();
         return session;
       } catch (error) {
@@ -315,6 +317,12 @@ export class Client {
       const lease = new Lease(this, kind, words[1], reply, sent);
       this.held.leases.set(lease.ticket, lease);
       if (session.ended && !lease.ttl) this.held.lose(lease.ticket, session.ended);
+      if (lease.ttl && ticket) {
+        // Since when it is granted is not known.
+        sent = now();
+        const renewal = ['REFRESH', lease.ticket, 'FENCE', lease.fence, 'TTL', lease.ttl];
+        lease.expires = sent + (await this.call(session, ...renewal))[1];
+      }
       this.#wake();
       if (signal?.aborted) await lease.release();
       signal?.throwIfAborted();

@@ -82,7 +82,7 @@ test('the client', together, async (t) => {
     each('renews values in the background', async (t, server) => {
       const client = connect(t, server.url);
       for (const wait of [undefined, 1000]) {
-        await client.reserve('office', { ttl: 3000, wait, key: 'mac:1', data: 'laptop' }, async (lease) => {
+        await client.reserve('office', { ttl: 6000, wait, key: 'mac:1', data: 'laptop' }, async (lease) => {
           const first = lease.expires;
           await until('it is renewed', () => lease.expires > first || assert(!lease.lost, lease.why));
           lease.check();

@@ -186,6 +186,7 @@ class Core(Generic[A]):
             if self.session is None or self.session.ended:
                 self.session = await self._opened()
                 self.held.begin()
+                await self.session.beat()  # In a cluster a lease is sure for a time alone.
             if self.keeping is None:
                 self.keeping = self.start()
             return self.session
@@ -275,6 +276,8 @@ class Core(Generic[A]):
             self.held.leases[lease.ticket] = lease
             if session.ended and not lease.ttl:
                 self.held.lose(lease.ticket, session.ended)
+            if lease.ttl and ticket:
+                await self._hold_on(session, lease)
             if lease.ttl:
                 self.wake()
             return lease
@@ -290,6 +293,17 @@ class Core(Generic[A]):
             raise
         finally:
             self.held.pending.discard(ticket)
+
+    async def _hold_on(self, session: Session, lease: Handle) -> None:
+        """Renew a value that was waited for: since when it is granted is not known."""
+        words = ("REFRESH", lease.ticket, "FENCE", lease.fence, "TTL", millis(lease.ttl))
+        try:
+            sent = now()
+            reply = await self.call(session, *words)
+            lease.expires = sent + reply[1] / 1e3
+        except BaseException:
+            await self.sheltered(self.leave(lease, BaseException))
+            raise
 
     async def send(self, session: Session, words: tuple[Any, ...]) -> Any:
         return session.redis.execute_command(*words)

@@ -40,7 +40,7 @@ async def test_everything_can_be_had(server):
             assert no.value.reason == "deadline"
         member = await client.take("one").acquire()
         await member.fail("broken")
-        async with client.reserve("office", ttl=3) as value:
+        async with client.reserve("office", ttl=6) as value:
             first = value.expires
             while value.expires <= first:
                 await asyncio.sleep(0.02)

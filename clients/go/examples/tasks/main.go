@@ -80,15 +80,13 @@ func main() {
 	// end
 	must(err)
 
-	pages := []int{0, 1, 2}
+	pages := 3
 	// task: stop when the lock is lost
 	err = client.Lock(ctx, "job", wait(10*seconds), func(ctx context.Context, lease *rideau.Lease) error {
-		for range pages {
-			if err := work(ctx, lease); err != nil { // the context is done
-				return err
-			}
+		for page := 0; page < pages && ctx.Err() == nil; page++ {
+			work(ctx, lease)
 		}
-		return nil
+		return nil // what Lock returns says whether it was lost
 	})
 	// end
 	must(err)

@@ -20,13 +20,16 @@ pub(crate) struct Served {
 impl Served {
     /// A Rideau with what the examples need.
     pub(crate) fn start() -> Self {
+        let examples = fs::read_to_string(clients().join("tasks.toml")).unwrap();
+        Self::with(&format!("[store]\nkind = \"memory\"\n{examples}"))
+    }
+
+    /// One with this config.
+    pub(crate) fn with(config: &str) -> Self {
         let folder = Scratch::new();
         let port = free_port();
-        let examples = fs::read_to_string(clients().join("tasks.toml")).unwrap();
-        let config = format!(
-            "[server]\nlisten = [\"127.0.0.1:{port}\"]\nadmin = \"none\"\n\
-             [store]\nkind = \"memory\"\n{examples}"
-        );
+        let head = format!("[server]\nlisten = [\"127.0.0.1:{port}\"]\nadmin = \"none\"\n");
+        let config = head + config;
         fs::write(folder.join("rideau.toml"), config).unwrap();
         let mut rideau = command(env!("CARGO_BIN_EXE_rideau"));
         rideau.args(["serve", "-c"]).arg(folder.join("rideau.toml"));
@@ -71,7 +74,7 @@ impl Served {
     }
 }
 
-fn free_port() -> u16 {
+pub(crate) fn free_port() -> u16 {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     listener.local_addr().unwrap().port()
 }

@@ -6,6 +6,7 @@
 use std::env;
 use std::fmt::Write;
 use std::fs;
+use std::path::{Path, PathBuf};
 
 use crate::served::Served;
 use crate::tools::{clients, go, node, python, run};
@@ -118,27 +119,40 @@ fn no_task_takes_more_lines_than_with_redis_py() {
     }
 }
 
-/// Lines of code of a library: neither blank nor a comment.
+/// Lines of code of a library: no blank ones, no comments, and no texts that document.
 #[test]
 fn a_library_is_thin() {
-    for (folder, extension) in [("python/rideau", "py"), ("node", "js"), ("go", "go")] {
+    for (folder, extension, most) in [
+        ("python/rideau", "py", 600),
+        ("node", "js", 600),
+        ("go", "go", 720),
+    ] {
         let files = fs::read_dir(clients().join(folder)).unwrap();
         let files = files.map(|file| file.unwrap().path());
-        let is_of_library = |path: &std::path::PathBuf| {
+        let is_of_library = |path: &PathBuf| {
             path.extension().is_some_and(|it| it == extension)
                 && !path.to_string_lossy().ends_with("_test.go")
         };
-        let count = |path: std::path::PathBuf| {
-            let text = fs::read_to_string(path).unwrap();
-            let is_code = |line: &&str| {
-                let line = line.trim();
-                !(line.is_empty() || line.starts_with("//") || line.starts_with('#'))
-            };
-            text.lines().filter(is_code).count()
-        };
-        let lines: usize = files.filter(is_of_library).map(count).sum();
-        assert!((100..600).contains(&lines), "{folder} has {lines} lines");
+        let lines: usize = files
+            .filter(is_of_library)
+            .map(|path| lines_of_code(&path))
+            .sum();
+        assert!((100..=most).contains(&lines), "{folder} has {lines} lines");
     }
+}
+
+fn lines_of_code(path: &Path) -> usize {
+    let text = fs::read_to_string(path).unwrap();
+    let mut is_documentation = false;
+    let mut is_code = |line: &str| {
+        let was = is_documentation;
+        is_documentation ^= line.matches("\"\"\"").count() == 1;
+        let is_comment = ["//", "/*", "*", "#", "\"\"\""]
+            .iter()
+            .any(|sign| line.starts_with(sign));
+        !(was || is_documentation || is_comment || line.is_empty())
+    };
+    text.lines().filter(|line| is_code(line.trim())).count()
 }
 
 #[test]

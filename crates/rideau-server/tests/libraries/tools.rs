@@ -95,6 +95,21 @@ pub(crate) fn go() -> Command {
     with_program(go)
 }
 
+/// Go in the folder of a program of this text, which imports the library.
+pub(crate) fn go_program(name: &str, text: &str) -> Command {
+    let folder = scratch(name);
+    fs::write(folder.join("main.go"), text).unwrap();
+    let library = clients().join("go");
+    let module = format!(
+        "module page\n\ngo 1.19\n\nrequire rideau v0.1.0\n\nreplace rideau => {}\n",
+        library.display()
+    );
+    fs::write(folder.join("go.mod"), module).unwrap();
+    let mut go = go();
+    go.current_dir(folder);
+    go
+}
+
 fn with_program(mut command: Command) -> Command {
     command.env("RIDEAU_PROGRAM", env!("CARGO_BIN_EXE_rideau"));
     command
