@@ -172,7 +172,8 @@ class Core(Generic[A]):
         raise NotImplementedError
 
     flat: Any   # a coroutine function as redis-py takes it
-    guard: Any  # an asynchronous context in which one at a time opens a session
+    guard: Any  # a lock, with which one at a time opens a session
+    drop: Any   # close the connections of a parent's session
     sleep: Any  # for so many seconds
     nap: Any    # the same, or until it is woken
     wake: Any   # wake it
@@ -180,7 +181,9 @@ class Core(Generic[A]):
 
     async def now_session(self) -> Session:
         """The session, which is opened if there is none."""
-        async with self.guard():
+        guard = self.guard()
+        await settle(guard.acquire())
+        try:
             if self.closed:
                 raise ConnectionError("this client is closed")
             if self.session is None or self.session.ended:
@@ -190,17 +193,18 @@ class Core(Generic[A]):
             if self.keeping is None:
                 self.keeping = self.start()
             return self.session
+        finally:
+            guard.release()
 
     async def _opened(self) -> Session:
-        for left, url in reversed(list(enumerate(reversed(self.urls)))):
+        for url in self.urls:
             session = Session(self, url)
             try:
                 await settle(session.keeper.connect())
-                break
-            except BROKEN:
-                if not left:
-                    raise
-        return session
+                return session
+            except BROKEN as error:
+                broken = error
+        raise broken
 
     async def keep(self) -> None:
         """Look after the leases for as long as the client is used."""
@@ -382,11 +386,11 @@ clients: weakref.WeakSet[Core[Any]] = weakref.WeakSet()
 def forked() -> None:
     """A child has neither the leases nor the connections of its parent, whose session goes on."""
     for client in list(clients):
-        session, library = client.session, client.library
+        session = client.session
         client.begin()
         if session is not None:
             session.ended = "it belongs to another process"
-            library.drop(session)
+            client.drop(session)
 
 
 if hasattr(os, "register_at_fork"):

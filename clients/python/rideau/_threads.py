@@ -9,7 +9,7 @@ from typing import Any, Coroutine, TypeVar
 import redis
 
 from ._core import Core, Session
-from ._wire import Handle, LeaseLost
+from ._wire import Handle
 
 T = TypeVar("T")
 
@@ -26,19 +26,6 @@ def run(work: Coroutine[Any, Any, T]) -> T:
 class Flag(threading.Event):
     def __bool__(self) -> bool:
         return self.is_set()
-
-
-class Guard:
-    """A lock of threads that such a coroutine can take."""
-
-    def __init__(self) -> None:
-        self._lock = threading.RLock()
-
-    async def __aenter__(self) -> None:
-        self._lock.acquire()
-
-    async def __aexit__(self, *error: object) -> None:
-        self._lock.release()
 
 
 class Lease(Handle):
@@ -101,13 +88,19 @@ class Client(Core[Asking]):
 
     def begin(self) -> None:
         super().begin()
-        self._guard, self._event = Guard(), threading.Event()
+        self._guard, self._event = threading.RLock(), threading.Event()
 
     def _asking(self, *ask: Any) -> Asking:
         return Asking(self, *ask)
 
-    def guard(self) -> Guard:
+    def guard(self) -> Any:
         return self._guard
+
+    def drop(self, session: Session) -> None:
+        # redis-py shuts no socket down that another process has.
+        pool = session.pool
+        for it in [session.keeper, *pool._available_connections, *pool._in_use_connections]:
+            it.disconnect()
 
     async def sleep(self, seconds: float) -> None:
         time.sleep(seconds)

@@ -111,6 +111,9 @@ class Client(Core[Asking]):
             self._guard, self._event = asyncio.Lock(), asyncio.Event()
         return self._guard
 
+    def drop(self, session: Session) -> None:
+        pass  # A loop does not cross a fork, and nor do its sockets.
+
     async def sleep(self, seconds: float) -> None:
         await asyncio.sleep(seconds)
 

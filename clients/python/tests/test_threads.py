@@ -212,8 +212,8 @@ def test_a_fork_shares_nothing(client, server):
         lease.check()
 
 
-def script(url, text):
-    text = f"import rideau, time\nclient = rideau.Client({url!r}, ttl=1.0)\n{text}"
+def script(url, text, ttl=None):
+    text = f"import rideau, time\nclient = rideau.Client({url!r}, ttl={ttl})\n{text}"
     return subprocess.Popen([sys.executable, "-c", text], cwd=HERE, text=True,
                             stdin=subprocess.PIPE, stdout=subprocess.PIPE)
 
@@ -227,6 +227,23 @@ def test_what_a_killed_process_held_is_free_at_once(server):
         child.wait()
 
 
+def test_a_child_does_not_keep_what_its_killed_parent_held(server):
+    child = script(server.url, """
+lease = client.lock('job').acquire()
+import os
+if not (pid := os.fork()): time.sleep(60)
+print(pid, flush=True); input()
+""")
+    grandchild = int(child.stdout.readline())
+    child.kill()
+    child.wait()
+    try:
+        with rideau.Client(server.url) as client, client.lock("job", wait=20):
+            os.kill(grandchild, 0)
+    finally:
+        os.kill(grandchild, signal.SIGKILL)
+
+
 def test_a_process_that_was_suspended_knows(server):
     child = script(server.url, """
 lease = client.lock('job').acquire()
@@ -235,7 +252,7 @@ print(1, flush=True); input()
 for it in lease, value:
     try: it.check()
     except rideau.LeaseLost: print('lost', flush=True)
-""")
+""", ttl=1.0)
     child.stdout.readline()
     child.send_signal(signal.SIGSTOP)
     with rideau.Client(server.url) as client, client.lock("job", wait=20):
