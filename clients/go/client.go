@@ -429,6 +429,9 @@ func (c *Client) over(why string) {
 func (c *Client) keep() {
 	for {
 		held, pause := c.held(), time.Second
+		if c.TTL > 0 && c.TTL/3 < pause {
+			pause = c.TTL / 3
+		}
 		c.mu.Lock()
 		isIdle, isClosed, isSick := c.id == "" && len(held) == 0, c.isClosed, c.sick > 0
 		c.mu.Unlock()

@@ -1,8 +1,10 @@
 // A client of Rideau on node-redis: sessions, connections and asks.
 
 import { randomUUID } from 'node:crypto';
-import { createClient } from 'redis';
-import { Held, Lease, LeaseLost, Refused, RideauError, isPending, now, pauseBefore, typed } from './lease.js';
+import { ErrorReply, createClient } from 'redis';
+import {
+  Held, Lease, LeaseLost, Refused, RideauError, isPending, now, pauseBefore, typed,
+} from './lease.js';
 
 export { Lease, LeaseLost, Refused, RideauError, now };
 
@@ -12,7 +14,7 @@ const PATIENCE = 2500;
 const TIMEOUT = 1500;
 const SLICE = 2000;
 
-const isAnswer = (error) => error?.constructor?.name?.endsWith('ErrorReply') || /^[A-Z]{3,} /.test(error?.message);
+const isAnswer = (error) => error instanceof ErrorReply;
 const sleep = (span) => new Promise((resolve) => setTimeout(resolve, span));
 
 /** What this comes to, within a time. */
@@ -60,7 +62,7 @@ class Session {
     const { socket, ...options } = this.client.redisOptions;
     const connection = createClient({
       url: this.url, ...options, disableOfflineQueue: true,
-      socket: { connectTimeout: TIMEOUT, ...socket, reconnectStrategy: false },
+      socket: { connectTimeout: 2 * SLICE, ...socket, reconnectStrategy: false },
     });
     connection.on('error', () => {});
     this.#all.add(connection);
@@ -121,7 +123,9 @@ class Session {
       main = await within(TIMEOUT, this.main());
       const send = (words) => main.sendCommand(words.map(String)).catch((error) => error);
       const replies = await within(TIMEOUT, Promise.all(commands.map(send)));
-      const wrong = replies.find((reply) => reply instanceof Error && (!isAnswer(reply) || reply.message.includes('NOSUCH session')));
+      const isWrong = (it) => it instanceof Error
+        && (!isAnswer(it) || it.message.includes('NOSUCH session'));
+      const wrong = replies.find(isWrong);
       if (wrong) throw wrong;
       const orphans = held.apply(sent, before, commands, replies);
       [this.heard, this.sick] = [sent, 0];
@@ -254,10 +258,12 @@ export class Client {
   /** Send a command, and again if its connection broke. */
   async call(on, ...words) {
     const session = on ?? await this.session();
-    const send = (connection) => connection.sendCommand(words.map((word) => Buffer.isBuffer(word) ? word : String(word)));
+    const plain = words.map((word) => Buffer.isBuffer(word) ? word : String(word));
+    const send = (connection) => connection.sendCommand(plain);
     for (let tries = 0; ; tries += 1) {
       try {
-        return words[0].startsWith('AWAIT') ? await session.waiting(send) : await send(await session.main());
+        if (words[0].startsWith('AWAIT')) return await session.waiting(send);
+        return await send(await session.main());
       } catch (error) {
         if (!isAnswer(error)) {
           if (session.ended || tries > 1) throw error;

@@ -206,7 +206,7 @@ export class Held {
   /** How long until that is due again. */
   pause() {
     const due = [...this.leases.values()].map((it) => it.ttl ? it.expires - it.ttl / 2 : it.sureUntil);
-    return due.reduce((pause, at) => Math.min(pause, Math.max(20, at - now())), 1000);
+    return due.reduce((pause, at) => Math.min(pause, Math.max(20, at - now())), Math.min(1000, (this.ttl || 3000) / 3));
   }
 
   /** Take the answers in. What comes back is to be sent: it ends what no call waits for. */

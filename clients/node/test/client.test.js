@@ -150,16 +150,16 @@ test('the client', together, async (t) => {
       assert(await isFree(server));
       assert.equal(client.held.pending.size, 0);
     }),
-    each('serves a hundred that wait', async (t, server) => {
+    each('serves many that wait', async (t, server) => {
       const client = connect(t, server.url);
       let [inside, served] = [0, 0];
-      await Promise.all(Array.from({ length: 100 }, () => client.lock('job', { wait: 25_000 }, async () => {
+      await Promise.all(Array.from({ length: 30 }, () => client.lock('job', { wait: 25_000 }, async () => {
         assert.equal(inside += 1, 1);
         await sleep(0);
         inside -= 1;
         served += 1;
       })));
-      assert.equal(served, 100);
+      assert.equal(served, 30);
     }),
     each('follows the server with its retries', async (t, server) => {
       const client = connect(t, server.url, { retry: { times: 100, longest: 2000 } });

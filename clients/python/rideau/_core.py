@@ -41,7 +41,7 @@ class Session:
     def __init__(self, core: Core[Any], url: str) -> None:
         self.core, self.id, self.ended, self.heard, self.sick = core, "", "", now(), 0.0
         options = {"decode_responses": True, "encoding_errors": "surrogateescape",
-                   "socket_connect_timeout": 1.5, **core.options}
+                   "socket_connect_timeout": 5.0, **core.options}
         options |= {"redis_connect_func": core.flat(self._attach),
                     "retry": RedisRetry(NoBackoff(), 0)}
         self.pool: Any = core.library.ConnectionPool.from_url(url, **options)
@@ -49,7 +49,8 @@ class Session:
         # The connection that looks after the leases does not wait for long.
         kwargs = self.pool.connection_kwargs
         timeout = min(1.5, kwargs.get("socket_timeout") or 1.5)
-        self.keeper: Any = self.pool.connection_class(**{**kwargs, "socket_timeout": timeout})
+        short = {"socket_timeout": timeout, "socket_connect_timeout": timeout}
+        self.keeper: Any = self.pool.connection_class(**{**kwargs, **short})
 
     async def _attach(self, connection: Any) -> None:
         """What each new connection does first."""
@@ -197,7 +198,7 @@ class Core(Generic[A]):
             guard.release()
 
     async def _opened(self) -> Session:
-        for url in self.urls:
+        for url in self.urls * 2:
             session = Session(self, url)
             try:
                 await settle(session.keeper.connect())

@@ -47,7 +47,8 @@ class Lease(Handle):
 
     def done(self, payload: str | bytes | None = None) -> None:
         """End a match well. The other party gets the payload."""
-        run(self._core.give_back(self, "DONE", self.ticket, *[payload or b""][: payload is not None]))
+        words = () if payload is None else (payload,)
+        run(self._core.give_back(self, "DONE", self.ticket, *words))
 
     def ended(self, wait: float = 10.0) -> str | None:
         """What the other party of a match ends it with; `LeaseLost` if it went away."""

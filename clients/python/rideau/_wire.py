@@ -181,7 +181,7 @@ class Held:
         """How long until that is due again."""
         leases = list(self.leases.values())
         due: list[float] = [it.expires - it.ttl / 2 if it.ttl else it.sure_until for it in leases]
-        return min([1.0, *(max(0.02, at - now()) for at in due)])
+        return min([1.0, (self.ttl or 3.0) / 3, *(max(0.02, at - now()) for at in due)])
 
     def apply(self, sent: float, before: list[str], commands: list[tuple[Any, ...]],
               replies: list[Any]) -> list[tuple[Any, ...]]:

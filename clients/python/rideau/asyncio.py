@@ -40,7 +40,8 @@ class Lease(Handle):
 
     async def done(self, payload: str | bytes | None = None) -> None:
         """End a match well. The other party gets the payload."""
-        await self._core.give_back(self, "DONE", self.ticket, *[payload or b""][: payload is not None])
+        words = () if payload is None else (payload,)
+        await self._core.give_back(self, "DONE", self.ticket, *words)
 
     async def ended(self, wait: float = 10.0) -> str | None:
         """What the other party of a match ends it with; `LeaseLost` if it went away."""

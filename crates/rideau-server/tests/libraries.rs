@@ -87,6 +87,39 @@ fn is_refused_last(said: &str) -> bool {
     said.starts_with("I have unit 1 of 1\n") && is_refusal
 }
 
+/// What the code of the page for Go stands in.
+const GO_PAGE: &str = r#"
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"rideau"
+)
+
+func do(ctx context.Context) error {
+FIRST
+	if err != nil {
+		return err
+	}
+	return more(ctx, client)
+}
+
+func more(ctx context.Context, client *rideau.Client) error {
+SECOND
+	return nil
+}
+
+func main() {
+	if err := do(context.Background()); err != nil {
+		panic(err)
+	}
+}
+"#;
+
 #[test]
 fn the_code_of_the_page_for_go_works() {
     let served = Served::start();
@@ -94,13 +127,7 @@ fn the_code_of_the_page_for_go_works() {
     let [first, second] = blocks(&page, "go").collect::<Vec<_>>()[..] else {
         panic!("two blocks are known");
     };
-    let program = format!(
-        "package main\n\nimport (\n\t\"context\"\n\t\"errors\"\n\t\"fmt\"\n\t\"time\"\n\n\
-         \t\"rideau\"\n)\n\nfunc do(ctx context.Context) error {{\n{first}\tif err != nil {{\n\
-         \t\treturn err\n\t}}\n\treturn more(ctx, client)\n}}\n\n\
-         func more(ctx context.Context, client *rideau.Client) error {{\n{second}\treturn nil\n}}\n\n\
-         func main() {{\n\tif err := do(context.Background()); err != nil {{\n\t\tpanic(err)\n\t}}\n}}\n"
-    );
+    let program = GO_PAGE.replace("FIRST", first).replace("SECOND", second);
     let mut page = go_program("go-page", &served.at_its_port(&program));
     let said = run(page.args(["run", "."]));
     assert!(is_refused_last(&said), "{said}");
