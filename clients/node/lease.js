@@ -103,7 +103,8 @@ export class Lease {
     if (this.ended || Boolean(why) === this.lost) return;
     [this.lost, this.why] = [Boolean(why), why];
     if (why) this.#abort.abort(new LeaseLost(`${this.kind} ${this.name} (${this.ticket}): ${why}`));
-    for (const watcher of this.#watchers) watcher(this);
+    // What one throws is its own affair, as with an event.
+    for (const watcher of this.#watchers) queueMicrotask(() => watcher(this));
   }
 
   end() {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import os
 import random
@@ -142,7 +143,10 @@ class Handle:
         self.why = why
         self.lost.set() if why else self.lost.clear()
         for callback in self._watchers:
-            callback(self)
+            try:
+                callback(self)
+            except Exception:
+                logging.getLogger("rideau").exception("a callback of %s failed", self.ticket)
 
     def _end(self) -> bool:
         """It ends now; false if it has ended before."""
