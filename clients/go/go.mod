@@ -1,0 +1,3 @@
+module rideau
+
+go 1.19
