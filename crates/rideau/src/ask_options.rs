@@ -2,9 +2,8 @@
 
 use std::time::Duration;
 
-use rideau_core::pool::Priority;
 use rideau_core::queue;
-use rideau_core::{Flow, Instant, Tag};
+use rideau_core::{Flow, Instant, Priority, Tag};
 
 /// On what terms a caller asks or offers. The default: wait as long as the queue
 /// lets it.

@@ -18,8 +18,8 @@ use tokio::sync::Notify;
 
 use crate::ask_options::AskOptions;
 use crate::clock::Clock;
-use crate::meter_outputs::seed;
 use crate::pool::{Held, Manager, NotTaken, Pool};
+use crate::seed::seed;
 use crate::thread::block_on;
 use wait::{Answers, Wait};
 

@@ -8,7 +8,6 @@
 mod keys;
 
 use std::fmt;
-use std::hash::Hash;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -20,6 +19,7 @@ use tokio::runtime::Handle;
 use crate::ask_options::AskOptions;
 use crate::clock::Clock;
 use crate::driver::Driver;
+use crate::key::Key;
 use crate::pool::{Held, Manager, NotTaken, Pool};
 use crate::thread::block_on;
 use keys::Keys;
@@ -41,11 +41,6 @@ use keys::Keys;
 pub struct KeyedPool<K: Key, M: Manager> {
     driver: Arc<Driver<Budget, Keys<K, M>>>,
 }
-
-/// A key of a keyed pool.
-pub trait Key: Clone + Eq + Hash + Send + Sync + 'static {}
-
-impl<K: Clone + Eq + Hash + Send + Sync + 'static> Key for K {}
 
 /// How many members there are over all keys and for each of them.
 #[derive(Clone, PartialEq, Debug)]

@@ -11,6 +11,7 @@ mod manager;
 mod member_tasks;
 #[cfg(all(test, rideau_loom))]
 mod models;
+#[cfg(feature = "keyed")]
 mod rationed;
 mod refused;
 mod reply_slot;
@@ -23,7 +24,6 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use rideau_core::group::Shown;
 use rideau_core::pool::{self as core, Circuit, Options, Stats};
 use rideau_core::{OptionError, Rule, Tag};
 use tokio::runtime::Handle;
@@ -436,13 +436,14 @@ impl<M: Manager> Pool<M> {
     }
 
     /// The state of the pool that a choice between pools needs.
-    pub(crate) fn show(&self) -> Shown {
+    #[cfg(feature = "group")]
+    pub(crate) fn show(&self) -> rideau_core::group::Shown {
         let shell = self.driver.shell();
         let (runs, idle, len) = self.driver.look(|tables, _| {
             let pool = &tables.pool;
             (pool.is_running(), pool.counts().idle, pool.len())
         });
-        Shown {
+        rideau_core::group::Shown {
             is_sound: runs && !shell.is_failing(),
             is_idle: runs && len == 0 && (idle > 0 || !shell.cache.is_bare()),
             len,

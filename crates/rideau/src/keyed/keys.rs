@@ -9,10 +9,11 @@ use rideau_core::keyed::{Budget, Effect, KeyId};
 use rideau_core::{Reason, Refusal};
 use tokio::runtime::Handle;
 
-use super::{Key, KeyedOptions};
+use super::KeyedOptions;
 use crate::after::After;
 use crate::clock::Clock;
 use crate::driver::{Driver, Shell};
+use crate::key::Key;
 use crate::pool::{Manager, NotTaken, Overseer, Pool};
 
 /// The pools of all keys.
