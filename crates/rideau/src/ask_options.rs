@@ -24,6 +24,22 @@ pub struct AskOptions {
 }
 
 impl AskOptions {
+    /// Wait for this long, and else as by default.
+    ///
+    /// ```
+    /// use rideau::AskOptions;
+    /// use std::time::Duration;
+    ///
+    /// let terms = AskOptions::within(Duration::from_millis(50));
+    /// assert_eq!(terms.wait_max, Some(Duration::from_millis(50)));
+    /// ```
+    pub const fn within(wait_max: Duration) -> Self {
+        Self {
+            wait_max: Some(wait_max),
+            ..Self::USUAL
+        }
+    }
+
     /// Wait as long as the queue lets one.
     pub(crate) const USUAL: Self = Self {
         wait_max: None,

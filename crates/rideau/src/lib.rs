@@ -114,7 +114,7 @@
 //!
 //! | feature | brings | what it is for |
 //! |---|---|---|
-//! | `pool` | [`Pool`], [`Registry`] | lends connections and other members that are expensive to start |
+//! | `pool` | [`Pool`], [`Registry`] | lends connections and other members |
 //! | `group` | [`Group`] | takes a member from any of several pools |
 //! | `keyed` | [`KeyedPool`] | a pool for each tenant or host, and one limit over all |
 //! | `broker` | [`Broker`] | introduces clients to workers |
@@ -135,7 +135,10 @@
 #![cfg_attr(not(feature = "default"), allow(dead_code, unused_imports))]
 #![cfg_attr(all(doctest, feature = "default"), doc = include_str!("../../../README.md"))]
 #![cfg_attr(all(doctest, feature = "default"), doc = include_str!("../../../docs/pool.md"))]
-#![cfg_attr(all(doctest, feature = "default"), doc = include_str!("../../../docs/pools-together.md"))]
+#![cfg_attr(
+    all(doctest, feature = "default"),
+    doc = include_str!("../../../docs/pools-together.md")
+)]
 #![cfg_attr(all(doctest, feature = "default"), doc = include_str!("../../../docs/locks.md"))]
 #![cfg_attr(all(doctest, feature = "default"), doc = include_str!("../../../docs/queues.md"))]
 #![cfg_attr(all(doctest, feature = "default"), doc = include_str!("../../../docs/broker.md"))]
@@ -216,7 +219,9 @@ pub use now::Now;
 #[cfg(feature = "broker")]
 pub use peer::{Match, Peer};
 #[cfg(feature = "pool")]
-pub use pool::{About, Held, Holder, Manager, NotTaken, Pool, StartError, Take, WhyNot};
+pub use pool::{
+    About, Held, Holder, Manager, NotTaken, Pool, StartError, StartFault, Take, WhyNot,
+};
 #[cfg(feature = "ranges")]
 pub use ranges::{
     Answer, Answering, Committed, Failed, KeyReport, Leased, ManualClocks, OpenError, Ranges,

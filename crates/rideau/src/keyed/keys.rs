@@ -230,5 +230,5 @@ fn closed() -> NotTaken {
         len: 0,
         retry_after: Duration::ZERO,
     };
-    NotTaken::new(refusal, None, None)
+    NotTaken::new(None, refusal, None, None)
 }

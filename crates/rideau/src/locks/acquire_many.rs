@@ -160,8 +160,4 @@ impl fmt::Display for FullAt {
     }
 }
 
-impl std::error::Error for FullAt {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        Some(&self.full)
-    }
-}
+impl std::error::Error for FullAt {}
