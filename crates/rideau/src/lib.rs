@@ -129,6 +129,8 @@
 //! | feature | brings |
 //! |---|---|
 //! | `postgres`, `redis`, `tcp` | managers for connections, in `adapters` |
+//! | `tower` | layers over a regulator, a pool and a broker, in `tower` |
+//! | `axum` | extractors, and refusals as responses, in `axum` |
 //! | `store` | ranges that outlive the process, in [`store`] |
 //! | `etcd` | a client of etcd, in `store::etcd` |
 // What parts share is whole in every build, also where only one of them is.
@@ -150,6 +152,8 @@ pub mod adapters;
 mod admission;
 mod after;
 mod ask_options;
+#[cfg(feature = "axum")]
+pub mod axum;
 #[cfg(feature = "balancer")]
 mod balancer;
 #[cfg(feature = "broker")]
@@ -192,6 +196,8 @@ pub mod store;
 mod sync;
 mod thread;
 mod timer;
+#[cfg(feature = "tower")]
+pub mod tower;
 
 pub use ask_options::AskOptions;
 /// The former name, until version 1.
