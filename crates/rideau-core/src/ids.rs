@@ -1,4 +1,4 @@
-//! Names of asks, of groups of asks, of flows, and of the two sides.
+//! Names of asks, of groups of asks, of flows, of priorities, and of the two sides.
 
 use std::hash::{Hash, Hasher};
 
@@ -37,6 +37,23 @@ impl Flow {
         key.hash(&mut hasher);
         Self(hasher.finish())
     }
+}
+
+/// Which take is served before which. Each priority has a line of its own.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub enum Priority {
+    /// Before all others.
+    Urgent,
+    /// As usual.
+    #[default]
+    Normal,
+    /// When no other take waits.
+    Background,
+}
+
+impl Priority {
+    /// Every priority, the first served first.
+    pub const ALL: [Self; 3] = [Self::Urgent, Self::Normal, Self::Background];
 }
 
 /// The two sides that meet: one asks, and the other offers.

@@ -38,10 +38,10 @@ use self::stats::Tallies;
 
 pub use self::circuit::Circuit;
 pub use self::effect::{Came, Effect, Grant, MemberId, Retired, Use};
-pub use self::lines::Priority;
 pub use self::members::Counts;
 pub use self::options::{Backoff, Fate, Options, Reuse};
 pub use self::stats::Stats;
+pub use crate::ids::Priority;
 pub use crate::waiting::Tally;
 
 /// The takes that wait for a member, and what the members are doing.

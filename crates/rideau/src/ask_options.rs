@@ -2,9 +2,8 @@
 
 use std::time::Duration;
 
-use rideau_core::pool::Priority;
 use rideau_core::queue;
-use rideau_core::{Flow, Instant, Tag};
+use rideau_core::{Flow, Instant, Priority, Tag};
 
 /// On what terms a caller asks or offers. The default: wait as long as the queue
 /// lets it.
@@ -25,6 +24,22 @@ pub struct AskOptions {
 }
 
 impl AskOptions {
+    /// Wait for this long, and else as by default.
+    ///
+    /// ```
+    /// use rideau::AskOptions;
+    /// use std::time::Duration;
+    ///
+    /// let terms = AskOptions::within(Duration::from_millis(50));
+    /// assert_eq!(terms.wait_max, Some(Duration::from_millis(50)));
+    /// ```
+    pub const fn within(wait_max: Duration) -> Self {
+        Self {
+            wait_max: Some(wait_max),
+            ..Self::USUAL
+        }
+    }
+
     /// Wait as long as the queue lets one.
     pub(crate) const USUAL: Self = Self {
         wait_max: None,

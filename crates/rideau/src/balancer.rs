@@ -12,7 +12,8 @@ use parking_lot::RwLock;
 use rideau_core::balancer::Method;
 use rideau_core::{Rng, Side};
 
-use crate::meter_outputs::{Rank, seed};
+use crate::meter_outputs::Rank;
+use crate::seed::seed;
 
 /// Candidates by name, and how one of them is chosen.
 ///

@@ -7,6 +7,7 @@ mod wait;
 
 use std::cell::RefCell;
 use std::fmt;
+use std::panic::Location;
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::Poll;
@@ -18,8 +19,8 @@ use tokio::sync::Notify;
 
 use crate::ask_options::AskOptions;
 use crate::clock::Clock;
-use crate::meter_outputs::seed;
 use crate::pool::{Held, Manager, NotTaken, Pool};
+use crate::seed::seed;
 use crate::thread::block_on;
 use wait::{Answers, Wait};
 
@@ -83,7 +84,7 @@ impl<M: Manager> Group<M> {
     pub fn join(&self, name: &str, pool: &Pool<M>) -> Option<Pool<M>> {
         let before = self.inner.change(|entries, joined| {
             let before = remove(entries, name);
-            entries.retain(|entry| !entry.pool.is_closing());
+            entries.retain(|entry| !entry.pool.is_closed());
             entries.push(GroupEntry {
                 id: joined,
                 name: name.into(),
@@ -111,8 +112,9 @@ impl<M: Manager> Group<M> {
     ///
     /// Dropping the future gives up its position in every queue. A member that was
     /// granted just then goes to the next taker unharmed.
-    pub async fn take(&self) -> Result<Held<'static, M>, NotTaken> {
-        self.take_on(AskOptions::USUAL).await
+    #[track_caller]
+    pub fn take(&self) -> impl Future<Output = Result<Held<'static, M>, NotTaken>> + Send + '_ {
+        self.take_on(AskOptions::USUAL)
     }
 
     /// As [`take`](Self::take), on given terms.
@@ -124,8 +126,20 @@ impl<M: Manager> Group<M> {
     /// # Cancel safety
     ///
     /// As [`take`](Self::take).
-    pub async fn take_on(&self, terms: AskOptions) -> Result<Held<'static, M>, NotTaken> {
-        let mut wait = Wait::new(&self.inner, terms);
+    #[track_caller]
+    pub fn take_on(
+        &self,
+        terms: AskOptions,
+    ) -> impl Future<Output = Result<Held<'static, M>, NotTaken>> + Send + '_ {
+        self.take_at(terms, Location::caller())
+    }
+
+    async fn take_at(
+        &self,
+        terms: AskOptions,
+        at: &'static Location<'static>,
+    ) -> Result<Held<'static, M>, NotTaken> {
+        let mut wait = Wait::new(&self.inner, terms, at);
         let prompt = std::future::poll_fn(|context| wait.poll_prompt(context));
         if let Some(held) = prompt.await {
             return Ok(held);
@@ -157,6 +171,7 @@ impl<M: Manager> Group<M> {
     /// # Errors
     ///
     /// If no pool has one, or there is no pool.
+    #[track_caller]
     pub fn try_take(&self) -> Result<Held<'static, M>, NotTaken> {
         let entries = self.inner.entries();
         let mut answers = Answers::default();
@@ -186,6 +201,7 @@ impl<M: Manager> Group<M> {
     /// # Errors
     ///
     /// As [`take`](Self::take).
+    #[track_caller]
     pub fn take_blocking(&self, terms: AskOptions) -> Result<Held<'static, M>, NotTaken> {
         block_on(self.take_on(terms))
     }

@@ -8,7 +8,7 @@
 mod keys;
 
 use std::fmt;
-use std::hash::Hash;
+use std::panic::Location;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -20,8 +20,10 @@ use tokio::runtime::Handle;
 use crate::ask_options::AskOptions;
 use crate::clock::Clock;
 use crate::driver::Driver;
+use crate::key::Key;
 use crate::pool::{Held, Manager, NotTaken, Pool};
 use crate::thread::block_on;
+use crate::timer::Alarm;
 use keys::Keys;
 
 /// A pool for each key, with a limit for each and one over all.
@@ -41,11 +43,6 @@ use keys::Keys;
 pub struct KeyedPool<K: Key, M: Manager> {
     driver: Arc<Driver<Budget, Keys<K, M>>>,
 }
-
-/// A key of a keyed pool.
-pub trait Key: Clone + Eq + Hash + Send + Sync + 'static {}
-
-impl<K: Clone + Eq + Hash + Send + Sync + 'static> Key for K {}
 
 /// How many members there are over all keys and for each of them.
 #[derive(Clone, PartialEq, Debug)]
@@ -165,8 +162,9 @@ impl<K: Key, M: Manager> KeyedPool<K, M> {
     ///
     /// Dropping the future gives up the position in the queue. A member that was
     /// granted just then goes to the next taker of that key unharmed.
-    pub async fn take(&self, key: &K) -> Result<Held<'static, M>, NotTaken> {
-        self.take_on(key, AskOptions::USUAL).await
+    #[track_caller]
+    pub fn take(&self, key: &K) -> impl Future<Output = Result<Held<'static, M>, NotTaken>> + Send {
+        self.take_on(key, AskOptions::USUAL)
     }
 
     /// As [`take`](Self::take), on given terms.
@@ -178,10 +176,24 @@ impl<K: Key, M: Manager> KeyedPool<K, M> {
     /// # Cancel safety
     ///
     /// As [`take`](Self::take).
-    pub async fn take_on(&self, key: &K, terms: AskOptions) -> Result<Held<'static, M>, NotTaken> {
+    #[track_caller]
+    pub fn take_on(
+        &self,
+        key: &K,
+        terms: AskOptions,
+    ) -> impl Future<Output = Result<Held<'static, M>, NotTaken>> + Send {
+        self.take_at(key, terms, Location::caller())
+    }
+
+    async fn take_at(
+        &self,
+        key: &K,
+        terms: AskOptions,
+        at: &'static Location<'static>,
+    ) -> Result<Held<'static, M>, NotTaken> {
         loop {
             let pool = self.driver.shell().pool(key)?;
-            match pool.take_owned(terms).await {
+            match pool.take_owned_at(terms, at).await {
                 Err(no) if self.was_forgotten(key, &pool, &no) => (),
                 answer => return answer,
             }
@@ -194,6 +206,7 @@ impl<K: Key, M: Manager> KeyedPool<K, M> {
     /// # Errors
     ///
     /// If none is idle, or others wait.
+    #[track_caller]
     pub fn try_take(&self, key: &K) -> Result<Held<'static, M>, NotTaken> {
         loop {
             let pool = self.driver.shell().pool(key)?;
@@ -209,6 +222,7 @@ impl<K: Key, M: Manager> KeyedPool<K, M> {
     /// # Errors
     ///
     /// As [`take`](Self::take).
+    #[track_caller]
     pub fn take_blocking(&self, key: &K, terms: AskOptions) -> Result<Held<'static, M>, NotTaken> {
         block_on(self.take_on(key, terms))
     }
@@ -254,17 +268,24 @@ impl<K: Key, M: Manager> KeyedPool<K, M> {
 
     /// Refuse each take that waits or comes, stop what is idle now and the rest as
     /// it comes back, and wait until the last member of all is gone. After `within`
-    /// the members still held are revoked.
+    /// the members still held are revoked, and the wait ends, whatever their holders do.
+    /// Says how many members are left then.
     ///
     /// # Cancel safety
     ///
     /// Dropping the future changes nothing: the pools go on closing.
-    pub async fn close(&self, within: Duration) {
+    pub async fn close(&self, within: Duration) -> usize {
+        let clock = self.driver.clock();
+        let mut alarm = Alarm::at(clock, clock.now() + within);
         let pools = self.driver.shell().close();
-        pools.iter().for_each(|pool| pool.begin_close(within));
-        for pool in pools {
-            pool.closed().await;
+        for pool in &pools {
+            pool.begin_close(within);
         }
+        let mut left = 0;
+        for pool in pools {
+            left += pool.closed_before(&mut alarm).await;
+        }
+        left
     }
 }
 

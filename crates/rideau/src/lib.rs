@@ -106,76 +106,163 @@
 //! # Ok(())
 //! # }
 //! ```
-#![cfg_attr(doctest, doc = include_str!("../../../README.md"))]
-#![cfg_attr(doctest, doc = include_str!("../../../docs/pool.md"))]
-#![cfg_attr(doctest, doc = include_str!("../../../docs/pools-together.md"))]
-#![cfg_attr(doctest, doc = include_str!("../../../docs/locks.md"))]
-#![cfg_attr(doctest, doc = include_str!("../../../docs/queues.md"))]
-#![cfg_attr(doctest, doc = include_str!("../../../docs/broker.md"))]
-#![cfg_attr(doctest, doc = include_str!("../../../docs/regulator.md"))]
+//!
+//! # Parts and features
+//!
+//! Each part is a feature of the crate. All parts are on by default; with
+//! `default-features = false` a program builds only those that it names.
+//!
+//! | feature | brings | what it is for |
+//! |---|---|---|
+//! | `pool` | [`Pool`], [`Registry`] | lends connections and other members |
+//! | `group` | [`Group`] | takes a member from any of several pools |
+//! | `keyed` | [`KeyedPool`] | a pool for each tenant or host, and one limit over all |
+//! | `broker` | [`Broker`] | introduces clients to workers |
+//! | `balancer` | [`Balancer`] | picks one of several brokers |
+//! | `regulator` | [`Regulator`] | limits how many run, by rate, number or what it measures |
+//! | `locks` | [`Locks`] | counting locks by key |
+//! | `ranges` | [`Ranges`] | numbers and addresses that are leased for a time |
+//! | `kit` | [`kit`] | checks for laws, valves and meters of your own |
+//!
+//! Not on by default, because each needs more crates:
+//!
+//! | feature | brings |
+//! |---|---|
+//! | `postgres`, `redis`, `tcp` | managers for connections, in `adapters` |
+//! | `tower` | layers over a regulator, a pool and a broker, in `tower` |
+//! | `axum` | extractors, and refusals as responses, in `axum` |
+//! | `store` | ranges that outlive the process, in [`store`] |
+//! | `etcd` | a client of etcd, in `store::etcd` |
+// What parts share is whole in every build, also where only one of them is.
+#![cfg_attr(not(feature = "default"), allow(dead_code, unused_imports))]
+#![cfg_attr(all(doctest, feature = "default"), doc = include_str!("../../../README.md"))]
+#![cfg_attr(all(doctest, feature = "default"), doc = include_str!("../../../docs/pool.md"))]
+#![cfg_attr(
+    all(doctest, feature = "default"),
+    doc = include_str!("../../../docs/pools-together.md")
+)]
+#![cfg_attr(all(doctest, feature = "default"), doc = include_str!("../../../docs/locks.md"))]
+#![cfg_attr(all(doctest, feature = "default"), doc = include_str!("../../../docs/queues.md"))]
+#![cfg_attr(all(doctest, feature = "default"), doc = include_str!("../../../docs/broker.md"))]
+#![cfg_attr(all(doctest, feature = "default"), doc = include_str!("../../../docs/regulator.md"))]
 
 #[cfg(any(feature = "postgres", feature = "redis", feature = "tcp"))]
 pub mod adapters;
+#[cfg(feature = "regulator")]
 mod admission;
 mod after;
 mod ask_options;
+#[cfg(feature = "axum")]
+pub mod axum;
+#[cfg(feature = "balancer")]
 mod balancer;
+#[cfg(feature = "broker")]
 mod broker;
 mod clock;
+#[cfg(feature = "regulator")]
 mod coop;
 #[doc(hidden)]
 pub mod driver;
+#[cfg(feature = "group")]
 mod group;
+#[cfg(any(feature = "locks", feature = "pool"))]
 mod idle_cache;
+#[cfg(any(feature = "keyed", feature = "locks"))]
+mod key;
+#[cfg(feature = "keyed")]
 mod keyed;
+#[cfg(feature = "locks")]
 mod locks;
+#[cfg(feature = "regulator")]
 mod meter_outputs;
+#[cfg(any(feature = "locks", feature = "regulator"))]
 mod now;
+#[cfg(feature = "broker")]
 mod peer;
+#[cfg(feature = "pool")]
 mod pool;
+#[cfg(feature = "ranges")]
 mod ranges;
+#[cfg(feature = "pool")]
 mod registry;
+#[cfg(feature = "regulator")]
 mod regulator;
+#[cfg(any(feature = "locks", feature = "regulator"))]
 mod reply_slot;
+mod seed;
 mod short_sleep;
+#[cfg(feature = "ranges")]
 pub mod store;
 mod sync;
 mod thread;
 mod timer;
+#[cfg(feature = "tower")]
+pub mod tower;
 
 pub use ask_options::AskOptions;
 /// The former name, until version 1.
 #[doc(hidden)]
 pub use ask_options::AskOptions as Terms;
+#[cfg(feature = "balancer")]
 pub use balancer::Balancer;
+#[cfg(feature = "broker")]
 pub use broker::{Asking, Broker, Offering, Refused};
 pub use clock::Clock;
+#[cfg(feature = "group")]
 pub use group::Group;
-pub use keyed::{Key, KeyedOptions, KeyedPool};
+#[cfg(any(feature = "keyed", feature = "locks"))]
+pub use key::Key;
+#[cfg(feature = "keyed")]
+pub use keyed::{KeyedOptions, KeyedPool};
+#[cfg(feature = "locks")]
 pub use locks::{
     Acquiring, Denied, FullAt, KeyRule, Lock, LockHandle, Locks, LocksOptions, NotHeld, Owner,
 };
+#[cfg(feature = "regulator")]
 pub use meter_outputs::Rank;
+#[cfg(any(feature = "locks", feature = "regulator"))]
 pub use now::Now;
+#[cfg(feature = "broker")]
 pub use peer::{Match, Peer};
-pub use pool::{About, Held, Holder, Manager, NotTaken, Pool, StartError, Take, WhyNot};
+#[cfg(feature = "pool")]
+pub use pool::{
+    About, Held, Holder, Manager, NotTaken, Pool, StartError, StartFault, Take, WhyNot,
+};
+#[cfg(feature = "ranges")]
 pub use ranges::{
     Answer, Answering, Committed, Failed, KeyReport, Leased, ManualClocks, OpenError, Ranges,
     RangesHost, RangesOptions, Reached, Reserving, rest,
 };
+#[cfg(feature = "pool")]
 pub use registry::{AddError, NoSuchPool, Registry};
+#[cfg(feature = "regulator")]
 pub use regulator::{Lease, Leasing, Regulator, Stopped};
+#[cfg(any(feature = "locks", feature = "regulator"))]
 pub use reply_slot::Ended;
+#[cfg(feature = "balancer")]
 pub use rideau_core::balancer::Method as BalancerMethod;
+#[cfg(feature = "broker")]
 pub use rideau_core::broker::{Options as BrokerOptions, Stats as BrokerStats, Tally};
+#[cfg(feature = "group")]
 pub use rideau_core::group::Method as GroupMethod;
+#[cfg(feature = "kit")]
+pub use rideau_core::kit;
+#[cfg(feature = "locks")]
 pub use rideau_core::locks::{Capacity, Full};
+#[cfg(feature = "regulator")]
+pub use rideau_core::meter;
+#[cfg(feature = "pool")]
 pub use rideau_core::pool::{
-    Backoff, Circuit, Counts, Fate, MemberId, Options as PoolOptions, Priority, Retired, Reuse,
+    Backoff, Circuit, Counts, Fate, MemberId, Options as PoolOptions, Retired, Reuse,
     Stats as PoolStats,
 };
+#[cfg(feature = "regulator")]
 pub use rideau_core::regulator::{Leases, Options as RegulatorOptions, Stats as RegulatorStats};
+#[cfg(any(feature = "pool", feature = "regulator"))]
+pub use rideau_core::valve;
 pub use rideau_core::{
-    Custom, Flow, Histogram, Instant, Lead, OptionError, Reason, Refusal, Rule, Settings, Side,
-    Tag, Ticket, allocator, cluster, kit, meter, queue, valve,
+    Custom, Flow, Histogram, Instant, Lead, OptionError, Priority, Reason, Refusal, Rule, Settings,
+    Side, Tag, Ticket, queue,
 };
+#[cfg(feature = "ranges")]
+pub use rideau_core::{allocator, cluster};

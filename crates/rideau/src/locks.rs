@@ -41,7 +41,7 @@ pub use self::owner::{NotHeld, Owner};
 pub use self::rules::KeyRule;
 use crate::ask_options::AskOptions;
 use crate::clock::Clock;
-use crate::keyed::Key;
+use crate::key::Key;
 use crate::now::Now;
 use crate::thread::block_on;
 use keys::{Keys, Origin, Source, Taken};

@@ -1,7 +1,6 @@
 //! The outputs of meters, for readers without the lock.
 
 use std::collections::{BTreeSet, HashMap};
-use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -58,11 +57,6 @@ impl Rank {
 
 /// The protector corrects itself about this often.
 const RETRY_AFTER: Duration = Duration::from_millis(100);
-
-/// A seed that differs from process to process and from call to call.
-pub(crate) fn seed() -> u64 {
-    RandomState::new().hash_one(0)
-}
 
 impl MeterOutputs {
     pub(crate) fn new(kind: &'static str, name: Option<&str>, seed: u64) -> Self {

@@ -4,26 +4,30 @@
 //! position in the queue up; what it gives is a [`Held`] whose drop gives the
 //! member back. Members are started, checked and stopped in tasks of their own.
 
+mod caller;
 mod caught;
+mod close;
 mod effects;
 mod held;
 mod manager;
 mod member_tasks;
 #[cfg(all(test, rideau_loom))]
 mod models;
+#[cfg(feature = "keyed")]
 mod rationed;
 mod refused;
 mod reply_slot;
 mod shell;
 mod slot;
+mod start_fault;
 mod take;
 mod tasks;
 
 use std::fmt;
+use std::panic::Location;
 use std::sync::Arc;
 use std::time::Duration;
 
-use rideau_core::group::Shown;
 use rideau_core::pool::{self as core, Circuit, Options, Stats};
 use rideau_core::{OptionError, Rule, Tag};
 use tokio::runtime::Handle;
@@ -43,6 +47,7 @@ pub(crate) use shell::Overseer;
 pub use held::Held;
 pub use manager::{About, Manager};
 pub use refused::{Holder, NotTaken, StartError, WhyNot};
+pub use start_fault::StartFault;
 pub use take::Take;
 
 /// A pool of members that are lent to one holder at a time.
@@ -72,8 +77,7 @@ pub use take::Take;
 /// assert_eq!(pool.stats().members.idle, 2);
 ///
 /// // Wait no longer than this, whatever the queue allows.
-/// let wait_max = Some(Duration::from_millis(50));
-/// let mut number = pool.take_on(AskOptions { wait_max, ..AskOptions::default() }).await?;
+/// let mut number = pool.take_on(AskOptions::within(Duration::from_millis(50))).await?;
 /// *number += 1;
 /// drop(number);
 ///
@@ -112,9 +116,36 @@ impl<M: Manager> Pool<M> {
     ///
     /// If an option breaks a rule, or there is no runtime.
     pub fn new_by(manager: M, options: Options, clock: &Clock) -> Result<Self, OptionError> {
+        Self::open(None, manager, options, Self::tasks_here()?, clock)
+    }
+
+    /// As [`new`](Self::new), with a name by which logs and refusals tell the pool from
+    /// others.
+    ///
+    /// # Errors
+    ///
+    /// If an option breaks a rule, or there is no runtime.
+    pub fn named(name: &str, manager: M, options: Options) -> Result<Self, OptionError> {
+        Self::named_by(name, manager, options, &Clock::system())
+    }
+
+    /// As [`named`](Self::named), by a given clock.
+    ///
+    /// # Errors
+    ///
+    /// If an option breaks a rule, or there is no runtime.
+    pub fn named_by(
+        name: &str,
+        manager: M,
+        options: Options,
+        clock: &Clock,
+    ) -> Result<Self, OptionError> {
+        Self::open(Some(name), manager, options, Self::tasks_here()?, clock)
+    }
+
+    fn tasks_here() -> Result<Tasks, OptionError> {
         let missing = || OptionError::new("runtime", Rule::NoRuntime);
-        let tasks = Tasks::here().ok_or_else(missing)?;
-        Self::open(manager, options, tasks, clock)
+        Tasks::here().ok_or_else(missing)
     }
 
     /// As [`new`](Self::new), with members on a given runtime: for plain
@@ -124,7 +155,7 @@ impl<M: Manager> Pool<M> {
     ///
     /// If an option breaks a rule.
     pub fn new_on(runtime: Handle, manager: M, options: Options) -> Result<Self, OptionError> {
-        Self::open(manager, options, Tasks::on(runtime), &Clock::system())
+        Self::open(None, manager, options, Tasks::on(runtime), &Clock::system())
     }
 
     /// Open a pool and wait until its first members are there: `init` of them, or
@@ -181,6 +212,7 @@ impl<M: Manager> Pool<M> {
     }
 
     fn open(
+        name: Option<&str>,
         manager: M,
         options: Options,
         tasks: Tasks,
@@ -188,7 +220,7 @@ impl<M: Manager> Pool<M> {
     ) -> Result<Self, OptionError> {
         let mut effects = Vec::new();
         let shards = shards(options.max);
-        let shell = PoolShell::new(manager, &options, tasks, shards);
+        let shell = PoolShell::new(name, manager, &options, tasks, shards);
         let pool = core::Pool::new(options, clock.now(), &mut effects)?;
         let driver = Driver::start(PoolTables::new(pool), Vec::new(), shell, clock.clone());
         driver.shell().belong_to(&driver);
@@ -209,20 +241,33 @@ impl<M: Manager> Pool<M> {
     /// granted just then goes to the next taker unharmed, and a start that was
     /// begun goes on.
     #[inline]
+    #[track_caller]
     pub fn take(&self) -> Take<'_, M> {
         self.take_on(AskOptions::USUAL)
     }
 
     /// As [`take`](Self::take), on given terms.
     #[inline]
+    #[track_caller]
     pub fn take_on(&self, terms: AskOptions) -> Take<'_, M> {
-        Take::new(Keep::Borrowed(&self.driver), terms)
+        Take::new(Keep::Borrowed(&self.driver), terms, Location::caller())
     }
 
     /// As [`take_on`](Self::take_on), for a member that may outlive this
     /// handle.
+    #[track_caller]
     pub fn take_owned(&self, terms: AskOptions) -> Take<'static, M> {
-        Take::new(Keep::Owned(Arc::clone(&self.driver)), terms)
+        self.take_owned_at(terms, Location::caller())
+    }
+
+    /// As [`take_owned`](Self::take_owned), from a line of the program that may not be our
+    /// caller's.
+    pub(crate) fn take_owned_at(
+        &self,
+        terms: AskOptions,
+        at: &'static Location<'static>,
+    ) -> Take<'static, M> {
+        Take::new(Keep::Owned(Arc::clone(&self.driver)), terms, at)
     }
 
     /// Take a member that is idle now; never wait. It is not checked, however
@@ -231,6 +276,7 @@ impl<M: Manager> Pool<M> {
     /// # Errors
     ///
     /// If none is idle, or others wait.
+    #[track_caller]
     pub fn try_take(&self) -> Result<Held<'_, M>, NotTaken> {
         self.take().at_once()
     }
@@ -241,6 +287,7 @@ impl<M: Manager> Pool<M> {
     /// # Errors
     ///
     /// As [`try_take`](Self::try_take).
+    #[track_caller]
     pub fn try_take_owned(&self) -> Result<Held<'static, M>, NotTaken> {
         self.take_owned(AskOptions::USUAL).at_once()
     }
@@ -250,6 +297,7 @@ impl<M: Manager> Pool<M> {
     /// # Errors
     ///
     /// As [`take`](Self::take).
+    #[track_caller]
     pub fn take_blocking(&self, terms: AskOptions) -> Result<Held<'_, M>, NotTaken> {
         block_on(self.take_on(terms))
     }
@@ -265,20 +313,24 @@ impl<M: Manager> Pool<M> {
     /// # Cancel safety
     ///
     /// Dropping the future ends the use as `on_cancel` says.
-    pub async fn with<T, E>(
+    #[track_caller]
+    pub fn with<T, E>(
         &self,
         terms: AskOptions,
         body: impl AsyncFnOnce(&mut M::Member) -> Result<T, E>,
-    ) -> Result<Result<T, E>, NotTaken> {
-        let mut held = self.take_on(terms).await?;
-        let rules = &self.driver.shell().rules;
-        held.set_fate(rules.on_cancel());
-        let result = body(&mut held).await;
-        held.set_fate(match result {
-            Ok(_) => core::Fate::Reuse,
-            Err(_) => rules.on_error(),
-        });
-        Ok(result)
+    ) -> impl Future<Output = Result<Result<T, E>, NotTaken>> {
+        let take = self.take_on(terms);
+        async move {
+            let mut held = take.await?;
+            let rules = &self.driver.shell().rules;
+            held.set_fate(rules.on_cancel());
+            let result = body(&mut held).await;
+            held.set_fate(match result {
+                Ok(_) => core::Fate::Reuse,
+                Err(_) => rules.on_error(),
+            });
+            Ok(result)
+        }
     }
 
     /// Do something with every idle member, one after the other; meanwhile the
@@ -323,6 +375,32 @@ impl<M: Manager> Pool<M> {
         })
     }
 
+    /// Change how many members there may be. Members over the new number go as they come
+    /// back, and are never more than before meanwhile; `init` and `idle_min` are lowered to
+    /// it if they are over it.
+    ///
+    /// # Errors
+    ///
+    /// If the pool may not have this number of members; then nothing has changed.
+    pub fn resize(&self, max: usize) -> Result<(), OptionError> {
+        let rules = &self.driver.shell().rules;
+        self.driver.step(|step| {
+            let pool = &mut step.machine.pool;
+            let mut options = pool.options().clone();
+            options.init = options.init.min(max);
+            options.idle_min = options.idle_min.min(max);
+            options.max = max;
+            pool.reconfigure(options, step.now, step.effects)?;
+            rules.set(pool.options());
+            Ok(())
+        })
+    }
+
+    /// The name of the pool, if it was given one.
+    pub fn name(&self) -> Option<&str> {
+        self.driver.shell().name.as_deref()
+    }
+
     /// Hand nothing out until [`resume`](Self::resume); takers wait.
     pub fn suspend(&self) {
         self.driver.step(|step| step.machine.pool.suspend());
@@ -341,45 +419,6 @@ impl<M: Manager> Pool<M> {
             let pool = &mut step.machine.pool;
             pool.replace(over, step.now, step.effects);
         });
-    }
-
-    /// Refuse every take that waits or comes, stop what is idle now and the
-    /// rest as it comes back, and wait until the last member is gone. After
-    /// `within` the members still held are revoked, as by
-    /// [`close_now`](Self::close_now).
-    ///
-    /// # Cancel safety
-    ///
-    /// Dropping the future changes nothing: the pool goes on closing.
-    pub async fn close(&self, within: Duration) {
-        self.begin_close(within);
-        self.closed().await;
-    }
-
-    /// As [`close`](Self::close), without the wait.
-    pub(crate) fn begin_close(&self, within: Duration) {
-        self.driver.step(|step| {
-            let deadline = step.now + within;
-            let pool = &mut step.machine.pool;
-            pool.close(deadline, step.now, step.effects);
-        });
-    }
-
-    /// As [`close`](Self::close), but revoke members that are held at once: their
-    /// work is aborted if their manager knows how, and their holders are told.
-    pub async fn close_now(&self) {
-        self.close(Duration::ZERO).await;
-    }
-
-    /// Wait until the pool was closed and its last member is gone.
-    pub async fn closed(&self) {
-        loop {
-            let news = self.driver.shell().news.notified();
-            if self.is_closed() {
-                return;
-            }
-            news.await;
-        }
     }
 
     /// Refuse, as cancelled, all that wait with this tag. Says how many.
@@ -436,13 +475,14 @@ impl<M: Manager> Pool<M> {
     }
 
     /// The state of the pool that a choice between pools needs.
-    pub(crate) fn show(&self) -> Shown {
+    #[cfg(feature = "group")]
+    pub(crate) fn show(&self) -> rideau_core::group::Shown {
         let shell = self.driver.shell();
         let (runs, idle, len) = self.driver.look(|tables, _| {
             let pool = &tables.pool;
             (pool.is_running(), pool.counts().idle, pool.len())
         });
-        Shown {
+        rideau_core::group::Shown {
             is_sound: runs && !shell.is_failing(),
             is_idle: runs && len == 0 && (idle > 0 || !shell.cache.is_bare()),
             len,
@@ -454,19 +494,11 @@ impl<M: Manager> Pool<M> {
         self.driver.shell().is_failing()
     }
 
-    /// The last member is gone.
-    pub(crate) fn is_closed(&self) -> bool {
-        self.driver.look(|tables, _| tables.pool.is_closed())
-    }
-
-    /// No member is handed out any more.
-    pub(crate) fn is_closing(&self) -> bool {
-        self.driver.look(|tables, _| tables.pool.is_closing())
-    }
-
+    #[track_caller]
     fn take_slot(&self, slot: u32) -> Option<Held<'_, M>> {
         let taken = self.driver.step(|step| step.machine.pool.take_idle(slot));
-        taken.then(|| take::seize(Keep::Borrowed(&self.driver), slot))
+        let at = Location::caller();
+        taken.then(|| take::seize(Keep::Borrowed(&self.driver), slot, at))
     }
 }
 

@@ -62,7 +62,7 @@ impl<M: Manager> Registry<M> {
     /// If the name is taken, and then nothing was started; or if an option
     /// breaks a rule.
     pub fn add(&self, name: &str, manager: M, options: Options) -> Result<Pool<M>, AddError> {
-        self.fill(name, || Pool::new(manager, options))
+        self.fill(name, || Pool::named(name, manager, options))
     }
 
     /// As [`add`](Self::add), by a given clock.
@@ -77,7 +77,7 @@ impl<M: Manager> Registry<M> {
         options: Options,
         clock: &Clock,
     ) -> Result<Pool<M>, AddError> {
-        self.fill(name, || Pool::new_by(manager, options, clock))
+        self.fill(name, || Pool::named_by(name, manager, options, clock))
     }
 
     /// Let a pool be known by that name.
@@ -156,20 +156,27 @@ impl<M: Manager> Registry<M> {
     }
 
     /// Remove all pools, and wait until the last member of all is gone, also of
-    /// those that were removed before.
+    /// those that were removed before. After `within` members still held are revoked, and the
+    /// wait ends, whatever their holders do. Says how many members are left then.
     ///
     /// # Cancel safety
     ///
     /// Dropping the future changes nothing: the pools go on closing.
-    pub async fn close(&self, within: Duration) {
+    pub async fn close(&self, within: Duration) -> usize {
         for name in self.names() {
             // Another caller may have been quicker.
             drop(self.remove(&name, within));
         }
         let closing = self.inner.lock().closing.clone();
-        for pool in closing {
-            pool.closed().await;
+        let closing: Vec<_> = closing
+            .into_iter()
+            .map(|pool| (pool.alarm(within), pool))
+            .collect();
+        let mut left = 0;
+        for (mut alarm, pool) in closing {
+            left += pool.closed_before(&mut alarm).await;
         }
+        left
     }
 
     /// As [`Pool::suspend`].
@@ -213,9 +220,7 @@ impl<M: Manager> Registry<M> {
 
 impl<M: Manager> Inner<M> {
     fn take_closed(&mut self) -> Vec<Pool<M>> {
-        self.closing
-            .extract_if(.., |pool| pool.is_closed())
-            .collect()
+        self.closing.extract_if(.., |pool| pool.is_gone()).collect()
     }
 }
 
@@ -256,7 +261,8 @@ impl Error for AddError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         match self {
             Self::Taken(_) => None,
-            Self::Option(error) => Some(error),
+            // Its own words are ours already.
+            Self::Option(error) => error.source(),
         }
     }
 }

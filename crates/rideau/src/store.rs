@@ -436,7 +436,8 @@ impl Error for StoreError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         match self {
             Self::Full { error, .. } | Self::ReadOnly { error, .. } | Self::Io { error, .. } => {
-                Some(error)
+                // Its own words are among ours already.
+                error.source()
             }
             _ => None,
         }

@@ -1,11 +1,17 @@
 //! Wakes the timer task when a deadline moves closer.
 
 use std::future;
+use std::pin::Pin;
 use std::sync::LazyLock;
+use std::task::{Context, Poll};
 use std::thread;
 
+use rideau_core::Instant;
 use tokio::runtime;
 use tokio::sync::Notify;
+use tokio::task::JoinHandle;
+
+use crate::clock::Clock;
 
 /// Wakes the timer task between deadlines.
 #[derive(Debug)]
@@ -23,6 +29,48 @@ impl TimerWake {
     /// Until it is rung.
     pub(crate) async fn rung(&self) {
         self.0.notified().await;
+    }
+}
+
+/// Ready from an instant on. It needs no timer of the runtime around us.
+#[derive(Debug)]
+pub(crate) struct Alarm {
+    sleep: Option<JoinHandle<()>>,
+    has_rung: bool,
+}
+
+impl Alarm {
+    /// At this instant of the clock; never, if it cannot come.
+    pub(crate) fn at(clock: &Clock, due: Instant) -> Self {
+        // Loom knows no timers.
+        let due = due.finite().filter(|_| !cfg!(rideau_loom));
+        let sleep = due.map(|due| {
+            let runtime = clock.runtime().unwrap_or_else(|| timers());
+            let due = clock.to_tokio(due);
+            runtime.spawn(async move { tokio::time::sleep_until(due).await })
+        });
+        let has_rung = false;
+        Self { sleep, has_rung }
+    }
+
+    pub(crate) fn poll_rung(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        if !self.has_rung {
+            let Some(sleep) = &mut self.sleep else {
+                return Poll::Pending;
+            };
+            // A runtime that ended rings early: nothing can be waited for there.
+            std::task::ready!(Pin::new(sleep).poll(context)).ok();
+            self.has_rung = true;
+        }
+        Poll::Ready(())
+    }
+}
+
+impl Drop for Alarm {
+    fn drop(&mut self) {
+        if let Some(sleep) = &self.sleep {
+            sleep.abort();
+        }
     }
 }
 

@@ -2,30 +2,13 @@
 
 use std::time::Duration;
 
-use crate::ids::{Tag, Ticket};
+use crate::ids::{Priority, Tag, Ticket};
 use crate::ledger::{Ledger, Reply};
 use crate::queue::{self, AskOptions, Load, Queue};
 use crate::refusal::{Reason, Refusal};
 use crate::settings::OptionError;
 use crate::time::Instant;
 use crate::waiting::{End, Tally, Waiting};
-
-/// Which take is served before which. Each priority has a line of its own.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
-pub enum Priority {
-    /// Before all others.
-    Urgent,
-    /// As usual.
-    #[default]
-    Normal,
-    /// When no other take waits.
-    Background,
-}
-
-impl Priority {
-    /// Every priority, the first served first.
-    pub const ALL: [Self; 3] = [Self::Urgent, Self::Normal, Self::Background];
-}
 
 const LINES: usize = Priority::ALL.len();
 

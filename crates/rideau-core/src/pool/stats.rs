@@ -4,6 +4,7 @@ use std::fmt::Write;
 use std::time::Duration;
 
 use crate::histogram::Histogram;
+use crate::ids::Priority;
 use crate::ledger::Reply;
 use crate::queue::Shedding;
 use crate::time::{Brief, Instant, nanos};
@@ -12,7 +13,6 @@ use crate::waiting::{Account, Tally};
 
 use super::circuit::Circuit;
 use super::effect::Retired;
-use super::lines::Priority;
 use super::members::Counts;
 use super::{Mode, Pool};
 

@@ -39,9 +39,10 @@ pub(crate) async fn drain(daemon: &Arc<Daemon>) {
     // What nodes share goes on at the next owner.
     let pools = catalog.pools.values().cloned();
     let pools = pools.filter(|place| place.shared.is_none());
-    let closing = tokio::spawn(join_all(
-        pools.map(|place| async move { place.pool.close(within).await }),
-    ));
+    let closing = tokio::spawn(join_all(pools.map(|place| async move {
+        place.pool.close(within).await;
+        place.pool.closed().await;
+    })));
     while is_used(daemon) && Instant::now() < end {
         tokio::time::sleep(LOOK).await;
     }

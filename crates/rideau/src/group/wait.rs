@@ -1,5 +1,6 @@
 //! One taker's places in the pools of a group.
 
+use std::panic::Location;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
@@ -16,6 +17,8 @@ use crate::pool::{Held, Manager, NotTaken, Take};
 pub(super) struct Wait<'a, M: Manager> {
     group: &'a Inner<M>,
     terms: AskOptions,
+    /// Where in the program it was begun.
+    at: &'static Location<'static>,
     sent: Instant,
     /// Where it waits, by the ids of the entries.
     places: Vec<(u64, Take<'static, M>)>,
@@ -31,10 +34,15 @@ pub(super) struct Answers(Option<NotTaken>);
 type Answer<M> = Result<Held<'static, M>, NotTaken>;
 
 impl<'a, M: Manager> Wait<'a, M> {
-    pub(super) fn new(group: &'a Inner<M>, terms: AskOptions) -> Self {
+    pub(super) fn new(
+        group: &'a Inner<M>,
+        terms: AskOptions,
+        at: &'static Location<'static>,
+    ) -> Self {
         Self {
             group,
             terms,
+            at,
             sent: group.clock.now(),
             places: Vec::new(),
             refused: Vec::new(),
@@ -56,7 +64,7 @@ impl<'a, M: Manager> Wait<'a, M> {
             if entry.pool.is_failing() {
                 continue;
             }
-            let mut take = entry.pool.take_owned(self.terms);
+            let mut take = entry.pool.take_owned_at(self.terms, self.at);
             match take.poll_prompt(context) {
                 Poll::Ready(Ok(held)) => return Poll::Ready(Some(held)),
                 Poll::Ready(Err(no)) => self.refuse(entry.id, no),
@@ -84,7 +92,7 @@ impl<'a, M: Manager> Wait<'a, M> {
             (!shown.is_sound, !shown.is_idle)
         });
         for entry in fresh {
-            let mut take = entry.pool.take_owned(self.terms_left());
+            let mut take = entry.pool.take_owned_at(self.terms_left(), self.at);
             match Pin::new(&mut take).poll(context) {
                 Poll::Ready(Ok(held)) => return Poll::Ready(Ok(held)),
                 Poll::Ready(Err(no)) => self.refuse(entry.id, no),
@@ -162,7 +170,10 @@ impl Answers {
                     (_, None) => &before.longest,
                     _ => &no.longest,
                 };
+                // Of one pool only if all are that one.
+                let pool = no.pool.clone().filter(|_| no.pool == before.pool);
                 NotTaken::new(
+                    pool,
                     speak_for_both(before.refusal, no.refusal),
                     no.start_error
                         .clone()
@@ -181,6 +192,7 @@ impl Answers {
             len: 0,
             retry_after: Duration::ZERO,
         };
-        self.0.unwrap_or_else(|| NotTaken::new(nowhere, None, None))
+        self.0
+            .unwrap_or_else(|| NotTaken::new(None, nowhere, None, None))
     }
 }

@@ -9,10 +9,11 @@ use rideau_core::keyed::{Budget, Effect, KeyId};
 use rideau_core::{Reason, Refusal};
 use tokio::runtime::Handle;
 
-use super::{Key, KeyedOptions};
+use super::KeyedOptions;
 use crate::after::After;
 use crate::clock::Clock;
 use crate::driver::{Driver, Shell};
+use crate::key::Key;
 use crate::pool::{Manager, NotTaken, Overseer, Pool};
 
 /// The pools of all keys.
@@ -229,5 +230,5 @@ fn closed() -> NotTaken {
         len: 0,
         retry_after: Duration::ZERO,
     };
-    NotTaken::new(refusal, None, None)
+    NotTaken::new(None, refusal, None, None)
 }

@@ -12,7 +12,7 @@ use super::keys::{Keys, Taken};
 use super::rules::NoRoom;
 use super::taken::Pinned;
 use super::word::{No, Reading, Taker};
-use crate::keyed::Key;
+use crate::key::Key;
 
 /// An entry of which units were taken.
 pub(super) type Granted<K> = (Arc<Entry<K>>, Grant);

@@ -18,7 +18,7 @@ use super::keys::{Keys, Origin, Source, Taken, shard_of};
 use super::line::Line;
 use super::taken::Pinned;
 use super::word::Taker;
-use crate::keyed::Key;
+use crate::key::Key;
 
 /// Which of several claims could not be met, and why. None was.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -160,8 +160,4 @@ impl fmt::Display for FullAt {
     }
 }
 
-impl std::error::Error for FullAt {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        Some(&self.full)
-    }
-}
+impl std::error::Error for FullAt {}

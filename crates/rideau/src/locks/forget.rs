@@ -20,7 +20,7 @@ use super::line::Line;
 use super::rules::{Crowd, KeyRule, Listed, NoRoom};
 #[cfg(not(rideau_loom))]
 use super::sweeper;
-use crate::keyed::Key;
+use crate::key::Key;
 use crate::sync::{MutexGuard, Ordering, lock};
 
 /// This many listed keys are looked at before other threads may list theirs.

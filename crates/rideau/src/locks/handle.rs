@@ -9,7 +9,7 @@ use super::entry::Entry;
 use super::keys::{Keys, Origin, Source, Taken};
 use super::taken::Kept;
 use super::{Lock, claim};
-use crate::keyed::Key;
+use crate::key::Key;
 
 /// A key looked up once, for callers that want it often.
 ///

@@ -26,7 +26,7 @@ use super::rules::{KeyRule, Rules};
 use super::{Lock, LocksOptions};
 use crate::clock::Clock;
 use crate::driver::Driver;
-use crate::keyed::Key;
+use crate::key::Key;
 use crate::reply_slot::ReplySlot;
 use crate::sync::{AtomicBool, Mutex, MutexGuard, lock};
 

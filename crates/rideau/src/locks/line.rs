@@ -27,7 +27,7 @@ use crate::after::After;
 use crate::ask_options::AskOptions;
 use crate::clock::Clock;
 use crate::driver::{Driver, Shell};
-use crate::keyed::Key;
+use crate::key::Key;
 use crate::reply_slot::ReplySlot;
 use crate::sync::{Ordering, lock};
 

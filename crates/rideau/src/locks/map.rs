@@ -9,7 +9,7 @@ use std::borrow::Borrow;
 use std::sync::Arc;
 
 use super::entry::Entry;
-use crate::keyed::Key;
+use crate::key::Key;
 
 #[cfg(rideau_loom)]
 pub(super) use modelled::Map;

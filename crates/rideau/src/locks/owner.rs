@@ -8,7 +8,7 @@ use std::hash::Hash;
 use rideau_core::locks::{Capacity, Full};
 
 use super::{Lock, Locks};
-use crate::keyed::Key;
+use crate::key::Key;
 
 /// A connection, a session or a job that holds units of any number of keys.
 ///

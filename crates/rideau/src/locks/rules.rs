@@ -16,7 +16,7 @@ use rideau_core::{OptionError, queue};
 
 use super::entry::Entry;
 use crate::idle_cache::Slots;
-use crate::keyed::Key;
+use crate::key::Key;
 use crate::sync::{Mutex, lock};
 
 /// The rule for some keys.

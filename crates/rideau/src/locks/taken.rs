@@ -8,7 +8,7 @@ use rideau_core::locks::Grant;
 
 use super::entry::Entry;
 use super::keys::{Keys, Origin, Source, Taken};
-use crate::keyed::Key;
+use crate::key::Key;
 
 /// A key that is not forgotten as long as this exists. Dropping it lists the key if it is
 /// idle then.

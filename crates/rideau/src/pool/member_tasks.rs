@@ -4,7 +4,7 @@
 //! However such a task ends, by its end, a panic, or the end of the runtime,
 //! the machine learns that the slot is free; by then the member is dropped.
 
-use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Weak};
 
 use rideau_core::pool::{MemberId, Retired};
@@ -14,6 +14,7 @@ use super::manager::{About, Manager};
 use super::refused::Fault;
 use super::shell::{MemberEntry, NO_CELL, PoolDriver};
 use super::slot::Abort;
+use super::start_fault::StartFault;
 use crate::sync::lock;
 
 /// Sees to one slot until its end.
@@ -119,8 +120,23 @@ impl<M: Manager> Duty<M> {
     /// A start came to no good end.
     fn fail(&mut self, fault: Fault) {
         self.starts = false;
-        tracing::warn!(error = %fault, "a member could not be started");
+        let driver = self.driver.upgrade();
+        let pool = driver
+            .as_ref()
+            .and_then(|driver| driver.shell().name.as_deref());
+        tracing::warn!(pool, error = %fault, "a member could not be started");
         self.fault = Some(fault);
+    }
+
+    /// Why a start was dropped before its end.
+    fn unended(&self, driver: &PoolDriver<M>) -> StartFault {
+        let side = lock(&driver.shell().slot(self.slot).side);
+        if side.abandoned < self.id {
+            return StartFault::RuntimeEnded;
+        }
+        drop(side);
+        let limit = driver.look(|tables, _| tables.pool.options().start_timeout);
+        StartFault::TimedOut(limit)
     }
 
     /// Give a checked member back. It is ended if it is not wanted any more.
@@ -154,8 +170,11 @@ impl<M: Manager> Drop for Duty<M> {
         // The close of a pool gives up its starts, and that is no failure.
         let is_wanted =
             |driver: &Arc<PoolDriver<M>>| driver.look(|tables, _| !tables.pool.is_closing());
-        if self.starts && driver.as_ref().is_some_and(is_wanted) {
-            self.fail(Arc::new(GivenUp));
+        if let Some(driver) = driver.as_ref().filter(|_| self.starts)
+            && is_wanted(driver)
+        {
+            let fault = self.unended(driver);
+            self.fail(Arc::new(fault));
         }
         if let Some(driver) = driver {
             let (slot, id) = (self.slot, self.id);
@@ -197,12 +216,16 @@ pub(super) fn start<M: Manager>(duty: Duty<M>, manager: Arc<M>) {
     Duty::run(&driver, slot, id, true, async move {
         // Dropped after all else, so that what was begun is gone by then.
         let mut duty = duty;
-        let member = match manager.start().await {
-            Ok(member) => member,
-            Err(error) => return duty.fail(Arc::from(error.into())),
+        let member = match caught(async { manager.start().await }).await {
+            Ok(Ok(member)) => member,
+            Ok(Err(error)) => return duty.fail(Arc::from(error.into())),
+            Err(panic) => return duty.fail(Arc::new(StartFault::of_panic(&*panic))),
         };
-        let lost = manager.lost(&member);
-        let abort = manager.abort(&member);
+        let watch = || (manager.lost(&member), manager.abort(&member));
+        let (lost, abort) = match catch_unwind(AssertUnwindSafe(watch)) {
+            Ok(watched) => watched,
+            Err(panic) => return duty.fail(Arc::new(StartFault::of_panic(&*panic))),
+        };
         duty.starts = false;
         if let Err(member) = duty.deliver(member, abort) {
             if let Some(member) = member {
@@ -237,12 +260,17 @@ pub(super) fn check<M: Manager>(duty: Duty<M>, manager: Arc<M>, member: Box<Memb
     Duty::run(&driver, slot, id, false, async move {
         let Charge { member, duty } = charge;
         let (mut duty, mut member) = (duty, member);
-        let is_good = is_good(&*manager, &mut member.member, &about).await;
+        let is_good = is_good(&duty, &*manager, &mut member.member, &about).await;
         duty.return_checked(member, is_good);
     });
 }
 
-async fn is_good<M: Manager>(manager: &M, member: &mut M::Member, about: &About) -> bool {
+async fn is_good<M: Manager>(
+    duty: &Duty<M>,
+    manager: &M,
+    member: &mut M::Member,
+    about: &About,
+) -> bool {
     if manager.is_broken(member) {
         return false;
     }
@@ -250,7 +278,11 @@ async fn is_good<M: Manager>(manager: &M, member: &mut M::Member, about: &About)
         Ok(()) => true,
         Err(error) => {
             let error: Box<dyn std::error::Error + Send + Sync> = error.into();
-            tracing::info!(error = %error, member = %about.id, "a member failed its check");
+            let driver = duty.driver.upgrade();
+            let pool = driver
+                .as_ref()
+                .and_then(|driver| driver.shell().name.as_deref());
+            tracing::info!(pool, error = %error, member = %about.id, "a member failed its check");
             false
         }
     }
@@ -275,15 +307,3 @@ pub(super) fn stop<M: Manager>(
         manager.stop(member.member, why).await;
     });
 }
-
-/// Why there is no better reason for a start's failure.
-#[derive(Debug)]
-struct GivenUp;
-
-impl fmt::Display for GivenUp {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the start took too long, panicked, or lost its runtime")
-    }
-}
-
-impl std::error::Error for GivenUp {}

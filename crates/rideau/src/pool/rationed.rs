@@ -25,7 +25,7 @@ impl<M: Manager> Pool<M> {
         overseer: Overseer,
     ) -> Result<Self, OptionError> {
         let shards = shards(options.max);
-        let shell = PoolShell::new(manager, &options, Tasks::on(runtime), shards);
+        let shell = PoolShell::new(None, manager, &options, Tasks::on(runtime), shards);
         let shell = shell.overseen_by(overseer);
         let mut effects = Vec::new();
         let mut pool = core::Pool::new(options, clock.now(), &mut effects)?;

@@ -3,6 +3,7 @@
 use std::error::Error;
 use std::fmt;
 use std::ops::Deref;
+use std::panic::Location;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -21,6 +22,8 @@ pub struct NotTaken(Box<WhyNot>);
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct WhyNot {
+    /// The name of the pool, if it has one.
+    pub pool: Option<Arc<str>>,
     /// The reason, after how long, how many wait, and when to come back.
     pub refusal: Refusal,
     /// Why members cannot be started, if they cannot.
@@ -41,6 +44,8 @@ pub struct Holder {
     pub uses: u64,
     /// The note of the holder.
     pub note: Option<String>,
+    /// Where in the program it was taken.
+    pub taken_at: Option<&'static Location<'static>>,
 }
 
 /// A pool did not come to be.
@@ -54,11 +59,13 @@ pub enum StartError {
 
 impl NotTaken {
     pub(crate) fn new(
+        pool: Option<Arc<str>>,
         refusal: Refusal,
         start_error: Option<Fault>,
         longest: Option<Holder>,
     ) -> Self {
         Self(Box::new(WhyNot {
+            pool,
             refusal,
             start_error,
             longest,
@@ -83,6 +90,9 @@ impl Deref for NotTaken {
 
 impl fmt::Display for NotTaken {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(pool) = &self.pool {
+            write!(f, "pool `{pool}`: ")?;
+        }
         write!(f, "{}", self.refusal)?;
         if let Some(error) = &self.start_error {
             write!(f, "; starting members fails: {error}")?;
@@ -96,20 +106,19 @@ impl fmt::Display for NotTaken {
 
 impl Error for NotTaken {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
-        let error = self.start_error.as_ref()?;
-        Some(&**error)
+        // Its own words are among ours already.
+        self.start_error.as_ref()?.source()
     }
 }
 
 impl fmt::Display for Holder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let note = self.note.as_deref().unwrap_or("a holder");
-        write!(
-            f,
-            "{note} has held member {} for {}",
-            self.id,
-            Brief(self.held)
-        )
+        match (&self.note, self.taken_at) {
+            (Some(note), _) => f.write_str(note)?,
+            (None, Some(at)) => write!(f, "a holder at {}:{}", at.file(), at.line())?,
+            (None, None) => f.write_str("a holder")?,
+        }
+        write!(f, " has held member {} for {}", self.id, Brief(self.held))
     }
 }
 
@@ -125,8 +134,9 @@ impl fmt::Display for StartError {
 impl Error for StartError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         match self {
-            Self::Option(error) => Some(error),
-            Self::Start(error) => Some(&**error),
+            // Their own words are among ours already.
+            Self::Option(error) => error.source(),
+            Self::Start(error) => error.source(),
         }
     }
 }

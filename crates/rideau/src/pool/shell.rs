@@ -65,6 +65,8 @@ pub(crate) struct PoolShell<M: Manager> {
     pub(super) slots: Slots<MemberSlot<MemberEntry<M>>>,
     pub(super) cells: Slots<ReplySlot>,
     pub(super) manager: Arc<M>,
+    /// For logs and refusals.
+    pub(super) name: Option<Arc<str>>,
     pub(super) rules: Rules,
     /// How many slots have ever been used.
     pub(super) slots_len: AtomicU32,
@@ -150,7 +152,13 @@ impl Machine for PoolTables {
 }
 
 impl<M: Manager> PoolShell<M> {
-    pub(super) fn new(manager: M, options: &Options, tasks: Tasks, shards: usize) -> Self {
+    pub(super) fn new(
+        name: Option<&str>,
+        manager: M,
+        options: &Options,
+        tasks: Tasks,
+        shards: usize,
+    ) -> Self {
         let rules = Rules {
             uses_max: AtomicU64::new(0),
             stale_from: AtomicU64::new(0),
@@ -163,6 +171,7 @@ impl<M: Manager> PoolShell<M> {
             slots: Slots::new(MemberSlot::new, options.max.min(EXPECTED)),
             cells: Slots::new(ReplySlot::new, 0),
             manager: Arc::new(manager),
+            name: name.map(Arc::from),
             rules,
             slots_len: AtomicU32::new(0),
             tasks,

@@ -7,10 +7,11 @@ use rideau_core::pool::{Birth, MemberId};
 use rideau_core::{Instant, Lead};
 use tokio::task::AbortHandle;
 
+use super::caller::CallerId;
 use super::manager::About;
 use super::refused::Holder;
 use crate::idle_cache::Place;
-use crate::sync::{AtomicBool, AtomicU32, AtomicU64, Mutex, Ordering, lock};
+use crate::sync::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Mutex, Ordering, lock};
 
 /// A member, as an entry `E`, and what is known of it.
 ///
@@ -28,6 +29,8 @@ pub(super) struct MemberSlot<E> {
     /// The lead of the last taker, and how long it waited.
     lead: AtomicU64,
     waited: AtomicU64,
+    /// Where in the program it was taken.
+    caller: AtomicUsize,
     // All that a take touches comes before this, on one line of memory.
     pub(super) member: Place<E>,
     id: AtomicU64,
@@ -89,6 +92,7 @@ impl<E> MemberSlot<E> {
             uses: AtomicU64::new(0),
             lead: AtomicU64::new(0),
             waited: AtomicU64::new(0),
+            caller: AtomicUsize::new(0),
             member: Place::new(),
             id: AtomicU64::new(0),
             born: AtomicU64::new(0),
@@ -112,12 +116,13 @@ impl<E> MemberSlot<E> {
 
     /// The member is held from now on.
     #[inline]
-    pub(super) fn hold(&self, now: Instant, lead: Lead, waited: u64, flags: u32) {
+    pub(super) fn hold(&self, now: Instant, lead: Lead, waited: u64, flags: u32, by: CallerId) {
         let set = |field: &AtomicU64, value| field.store(value, Ordering::Relaxed);
         set(&self.since, now.as_nanos() | HELD);
         set(&self.uses, self.uses() + 1);
         set(&self.lead, lead.as_nanos().cast_unsigned());
         set(&self.waited, waited);
+        self.caller.store(by.0, Ordering::Relaxed);
         self.flags.store(flags, Ordering::Relaxed);
     }
 
@@ -173,6 +178,7 @@ impl<E> MemberSlot<E> {
             held: now.max(since).since(since),
             uses: self.uses(),
             note: lock(&self.side).note.clone(),
+            taken_at: CallerId(self.caller.load(Ordering::Relaxed)).location(),
         })
     }
 

@@ -1,5 +1,6 @@
 //! A wait for a member: a future whose drop gives the place or the member up.
 
+use std::panic::Location;
 use std::pin::Pin;
 use std::ptr;
 use std::sync::Arc;
@@ -10,6 +11,7 @@ use rideau_core::pool::{Came, Circuit, Grant, Retired, Use};
 use rideau_core::{Instant, Lead, Machine, Reason, Refusal, Ticket};
 use tokio::task::coop;
 
+use super::caller::CallerId;
 use super::held::{Held, Keep, is_broken};
 use super::manager::Manager;
 use super::refused::{Fault, Holder, NotTaken};
@@ -27,6 +29,8 @@ pub struct Take<'a, M: Manager> {
     terms: Option<Box<AskOptions>>,
     /// When it first asked.
     sent: Option<Instant>,
+    /// Where in the program.
+    at: &'static Location<'static>,
     state: State,
 }
 
@@ -67,12 +71,17 @@ const MEASURED: u64 = 16;
 
 impl<'a, M: Manager> Take<'a, M> {
     #[inline]
-    pub(super) fn new(driver: Keep<'a, M>, terms: AskOptions) -> Self {
+    pub(super) fn new(
+        driver: Keep<'a, M>,
+        terms: AskOptions,
+        at: &'static Location<'static>,
+    ) -> Self {
         let is_usual = terms == AskOptions::USUAL;
         Self {
             driver,
             terms: (!is_usual).then(|| Box::new(terms)),
             sent: None,
+            at,
             state: State::Fresh,
         }
     }
@@ -80,7 +89,7 @@ impl<'a, M: Manager> Take<'a, M> {
     /// Take a member at once, or be refused.
     pub(super) fn at_once(mut self) -> Result<Held<'a, M>, NotTaken> {
         loop {
-            let unfit = match take_from_shelf(&self.driver) {
+            let unfit = match take_from_shelf(&self.driver, self.at) {
                 Shelved::Taken(entry) | Shelved::Counted(entry) => {
                     return Ok(Held::new(self.driver.again(), entry));
                 }
@@ -105,7 +114,7 @@ impl<'a, M: Manager> Take<'a, M> {
         &mut self,
         context: &Context<'_>,
     ) -> Poll<Result<Held<'a, M>, NotTaken>> {
-        match take_from_shelf(&self.driver) {
+        match take_from_shelf(&self.driver, self.at) {
             Shelved::Taken(entry) | Shelved::Counted(entry) => {
                 self.state = State::Over;
                 Poll::Ready(Ok(Held::new(self.driver.again(), entry)))
@@ -179,7 +188,8 @@ impl<'a, M: Manager> Take<'a, M> {
         entry.cell = cell;
         let now = self.driver.clock().now();
         let waited = grant.waited.as_nanos() as u64;
-        place.hold(now, grant.lead, waited, panicking());
+        let by = CallerId::of(self.at);
+        place.hold(now, grant.lead, waited, panicking(), by);
         Some(entry)
     }
 
@@ -279,7 +289,7 @@ impl<'a, M: Manager> Future for Take<'a, M> {
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let this = &mut *self;
         let unfit = match this.state {
-            State::Fresh => match take_from_shelf(&this.driver) {
+            State::Fresh => match take_from_shelf(&this.driver, this.at) {
                 // The member is ours by now: a scheduler's budget is no refusal,
                 // it only lets others run first.
                 Shelved::Counted(entry) if !has_budget(context) => {
@@ -366,7 +376,10 @@ enum Shelved<M: Manager> {
 /// Take an idle member without asking the machine. A call, so that little is
 /// left of a take where it is awaited; what it answers fits in registers.
 #[inline(never)]
-fn take_from_shelf<M: Manager>(driver: &PoolDriver<M>) -> Shelved<M> {
+fn take_from_shelf<M: Manager>(
+    driver: &PoolDriver<M>,
+    at: &'static Location<'static>,
+) -> Shelved<M> {
     let shell = driver.shell();
     loop {
         let Some((mut entry, takes)) = shell.cache.take() else {
@@ -384,11 +397,11 @@ fn take_from_shelf<M: Manager>(driver: &PoolDriver<M>) -> Shelved<M> {
             continue;
         }
         if takes % MEASURED == 0 {
-            hold_measured(driver, place);
+            hold_measured(driver, place, CallerId::of(at));
             return Shelved::Counted(entry);
         }
         let lead = Lead::from_nanos(-idle.cast_signed());
-        place.hold(now, lead, 0, panicking());
+        place.hold(now, lead, 0, panicking(), CallerId::of(at));
         return Shelved::Taken(entry);
     }
 }
@@ -409,11 +422,15 @@ fn pick_up<M: Manager>(shell: &PoolShell<M>, slot: u32) -> Box<MemberEntry<M>> {
 }
 
 #[inline(never)]
-fn hold_measured<M: Manager>(driver: &PoolDriver<M>, place: &MemberSlot<MemberEntry<M>>) {
+fn hold_measured<M: Manager>(
+    driver: &PoolDriver<M>,
+    place: &MemberSlot<MemberEntry<M>>,
+    by: CallerId,
+) {
     let now = driver.clock().now();
     let idle = place.since().min(now);
     let flags = panicking() | flag::MEASURED;
-    place.hold(now, now.lead_over(idle), 0, flags);
+    place.hold(now, now.lead_over(idle), 0, flags, by);
 }
 
 /// The task may go on; else it is woken when others have run. Most takes need not
@@ -441,11 +458,15 @@ fn panicking() -> u32 {
 }
 
 /// Take a member that the machine gave up, whatever its state.
-pub(super) fn seize<M: Manager>(driver: Keep<'_, M>, slot: u32) -> Held<'_, M> {
+pub(super) fn seize<'a, M: Manager>(
+    driver: Keep<'a, M>,
+    slot: u32,
+    at: &'static Location<'static>,
+) -> Held<'a, M> {
     let place = driver.shell().slot(slot);
     let now = driver.clock().now();
     let idle = place.since().min(now);
-    place.hold(now, now.lead_over(idle), 0, panicking());
+    place.hold(now, now.lead_over(idle), 0, panicking(), CallerId::of(at));
     let entry = pick_up(driver.shell(), slot);
     Held::new(driver, entry)
 }
@@ -484,7 +505,8 @@ pub(super) fn not_taken<M: Manager>(driver: &Arc<PoolDriver<M>>, mut refusal: Re
         // A hold that has lasted for so long is expected to last as long again.
         refusal.retry_after = refusal.retry_after.max(holder.held);
     }
-    NotTaken::new(refusal, start_error, longest)
+    let pool = driver.shell().name.clone();
+    NotTaken::new(pool, refusal, start_error, longest)
 }
 
 /// Why members cannot be started, if they cannot. A start that was called off

@@ -242,3 +242,21 @@ async fn a_pool_whose_members_do_not_slow_each_other_down_grows_to_the_gradients
     assert_eq!(rig.live(), 1);
     assert_eq!(load(&rig, &pool, 3).await, 1);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_pool_is_resized_with_one_number() {
+    let rig = Rig::new(4);
+    let pool = rig.start(options(4, 4)).await;
+    let held = [(); 4].map(|()| pool.try_take().unwrap());
+    pool.resize(1).unwrap();
+    assert_eq!((pool.options().init, pool.options().max), (1, 1));
+    assert!(pool.resize(0).is_err(), "a pool has members");
+    assert_eq!(pool.options().max, 1);
+    drop(held);
+    settle().await;
+    assert_eq!((rig.live(), pool.stats().members.idle), (1, 1));
+    pool.resize(2).unwrap();
+    let held = [pool.take().await.unwrap(), pool.take().await.unwrap()];
+    assert_eq!(rig.live(), 2);
+    drop(held);
+}

@@ -99,12 +99,34 @@ async fn a_graceful_close_becomes_an_immediate_one_at_its_deadline() {
         }
         begun.elapsed()
     };
-    let ((), told) = tokio::join!(pool.close(300 * MS), told);
-    assert_eq!(told, 300 * MS);
+    let (left, told) = tokio::join!(pool.close(300 * MS), told);
+    assert_eq!((left, told), (2, 300 * MS));
+    pool.closed().await;
     assert_eq!(rig.aborted().len(), 2, "the panic of one abort is its own");
     assert_eq!(rig.live(), 0);
     pool.close_now().await;
     pool.closed().await;
+}
+
+// A holder that never gives its member back holds up no close.
+#[tokio::test(start_paused = true)]
+async fn a_close_ends_in_time_whatever_holders_do() {
+    let rig = Rig::new(2);
+    let pool = rig.start(options(2, 2)).await;
+    let [one, two] = [(); 2].map(|()| pool.try_take().unwrap());
+    assert!(!pool.is_closed());
+    let begun = Instant::now();
+    let closing = tokio::join!(pool.close(S), async {
+        sleep(MS).await;
+        drop(one);
+    });
+    assert_eq!((closing.0, begun.elapsed()), (1, S));
+    assert!(pool.is_closed());
+    assert!(Held::is_revoked(&two));
+    assert_eq!(pool.close(S).await, 1, "it is closed already");
+    drop(two);
+    assert_eq!(pool.close(S).await, 0);
+    assert_eq!(rig.live(), 0);
 }
 
 // A close waits for a check, a start or a stop that hangs no longer than it
