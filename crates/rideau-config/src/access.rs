@@ -1,5 +1,6 @@
 //! Which requests the front lets in, how often, and when only within TLS.
 
+use std::fmt;
 use std::time::Duration;
 
 use super::key::{Form, Key};
@@ -196,12 +197,7 @@ impl RequestRate {
 
 impl Written for RequestRate {
     fn make(text: &str, _: &Key) -> Made<Self> {
-        rate(text).ok_or_else(|| {
-            let message = format!("{text:?} is not a rate of requests");
-            let hint = "write a number up to 1_000_000 and a time, such as \"20/s\", \"100/m\" or \
-                        \"5/10s\"";
-            (message, hint.into())
-        })
+        rate(text).ok_or_else(|| (NotARate(text).to_string(), NotARate::HINT.into()))
     }
 
     fn word(&self) -> String {
@@ -212,6 +208,29 @@ impl Written for RequestRate {
             .map_or_else(|| show_span(self.per), |(word, _)| (*word).into());
         format!("{}/{per}", self.count)
     }
+}
+
+/// A text that is no rate.
+struct NotARate<'a>(&'a str);
+
+impl NotARate<'_> {
+    const HINT: &'static str =
+        "write a number up to 1_000_000 and a time, such as \"20/s\", \"100/m\" or \"5/10s\"";
+}
+
+impl fmt::Display for NotARate<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?} is not a rate of requests", self.0)
+    }
+}
+
+/// The rate that a text stands for.
+///
+/// # Errors
+///
+/// The fault, and how to write it.
+pub fn read_rate(text: &str) -> Result<RequestRate, String> {
+    rate(text).ok_or_else(|| format!("{}: {}", NotARate(text), NotARate::HINT))
 }
 
 /// Read `20/s`, or `5/10s`.

@@ -58,7 +58,7 @@ mod user;
 mod view;
 mod words;
 
-pub use access::{Hsts, HttpsRedirect, LimitBy, RateLimit, RequestRate};
+pub use access::{Hsts, HttpsRedirect, LimitBy, RateLimit, RequestRate, read_rate};
 pub use access_log::{AccessFormat, AccessLog, HiddenPart, LoggedHeader};
 pub use app::{AppAccess, AppConfig, AppListen, AppReady, Health, Http, RunSpec};
 pub use broker::{BrokerConfig, BrokerParts, Feed, RegulatorConfig, Source};

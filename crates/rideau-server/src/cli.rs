@@ -22,6 +22,7 @@ mod pre_exec;
 mod run;
 mod serve;
 mod show;
+mod simulate;
 mod status;
 mod table;
 mod terminal;
@@ -228,6 +229,8 @@ enum Command {
     Offer(broker::Meet),
     /// Measure the server, and compare it with a Redis
     Bench(bench::Bench),
+    /// Try a queue, a size or a valve under made-up load, on a virtual clock
+    Simulate(Box<simulate::Simulate>),
     /// Hash a password for the config file, from standard input
     Hash,
     /// Print the numbers of a range of the config
@@ -314,6 +317,7 @@ fn dispatch(command: Command, manner: &Manner) -> Done {
         Command::Hash => generate::hash(manner),
         Command::Numbers(words) => numbers::run(&words, manner),
         Command::Bench(words) => bench::run(&words, manner),
+        Command::Simulate(words) => simulate::run(&words, manner),
         other => alone()?.block_on(with_server(other, manner)),
     }
 }

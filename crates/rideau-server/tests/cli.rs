@@ -20,6 +20,9 @@ mod look;
 #[path = "cli/served.rs"]
 mod served;
 
+#[path = "cli/simulate.rs"]
+mod simulate;
+
 #[path = "cli/serve.rs"]
 mod serve;
 

@@ -15,6 +15,8 @@ use rideau_testing::Scratch;
 mod mapped;
 #[path = "docs/schema.rs"]
 mod schema;
+#[path = "docs/simulate.rs"]
+mod simulate;
 
 const README: &str = include_str!("../../../README.md");
 const QUEUES: &str = include_str!("../../../docs/queues.md");

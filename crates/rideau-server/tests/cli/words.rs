@@ -32,6 +32,7 @@ const COMMANDS: &[&str] = &[
     "ask",
     "offer",
     "bench",
+    "simulate",
     "hash",
     "numbers",
     "completions",
