@@ -42,7 +42,7 @@ pub(super) struct Case {
 const QUEUE: &str = "kind=paced";
 const SERVERS: u32 = 8;
 const SERVICE: &str = "exponential:10ms";
-/// From here on no queue keeps up with arrivals at all loads: they end nevertheless.
+/// As many as are recorded.
 const WHOLE_RECORD: u64 = u64::MAX;
 
 /// What was found of the words.
@@ -57,14 +57,17 @@ struct Found {
 impl Cases {
     pub(super) fn read(words: &Simulate, manner: &Manner) -> Result<Self, Failure> {
         let found = Found::read(words, manner)?;
-        let pool = found.pool.as_ref();
+        let queues = found.queues(words)?;
+        let (count, pool) = (found.count, found.pool);
+        // The record of the arrivals says it, if nothing else does.
+        let recorded = words.arrivals.clone().filter(|_| found.service.is_some());
         let service = match found.service {
             Some(service) => service,
             None => here(words::service(SERVICE))?,
         };
         let mut servers = words.servers.clone();
         if servers.is_empty() {
-            servers.push(pool.map_or(SERVERS, |pool| pool.members));
+            servers.push(pool.as_ref().map_or(SERVERS, |pool| pool.members));
         }
         let capacity = service
             .mean()
@@ -74,28 +77,9 @@ impl Cases {
             (None, Some(per_s)) => Arrivals::Poisson { per_s },
             (None, None) => return Err(Failure::Broken("nothing was served".into())),
         };
-        let requests = match (words.requests, found.count) {
-            (Some(requests), _) => requests,
-            (None, Some(count)) => count,
-            (None, None) if arrivals.span(1.0).is_some() => WHOLE_RECORD,
-            (None, None) => REQUESTS,
-        };
-        let named = words
-            .queue
-            .iter()
-            .map(|text| Ok((text.clone(), words::queue(text)?)));
-        let mut queues: Vec<_> = named
-            .collect::<Result<_, String>>()
-            .map_err(Failure::Misuse)?;
-        if queues.is_empty() {
-            queues.push(match pool {
-                Some(pool) => (
-                    pool.queue.clone(),
-                    words::queue(&pool.queue).map_err(Failure::Broken)?,
-                ),
-                None => (QUEUE.into(), queue::Options::default()),
-            });
-        }
+        let is_whole = arrivals.span(1.0).is_some();
+        let usual = if is_whole { WHOLE_RECORD } else { REQUESTS };
+        let requests = words.requests.or(count).unwrap_or(usual);
         let place = words::place(words.at.as_deref(), words.valve.as_deref(), words.start);
         let wants_row = words.svg.is_some() || words.html.is_some();
         let loads = match &words.load {
@@ -103,19 +87,11 @@ impl Cases {
             None if wants_row => words::loads("0.5..4").map_err(Failure::Misuse)?.0,
             None => vec![1.0],
         };
+        let per_s = arrivals.per_s().unwrap_or(0.0);
         Ok(Self {
-            arrivals: match &words.arrivals {
-                Some(text) => text.clone(),
-                None => format!("poisson, {:.1} a second", arrivals.per_s().unwrap_or(0.0)),
-            },
-            service: match &words.service {
-                Some(text) => text.clone(),
-                None => words
-                    .arrivals
-                    .clone()
-                    .filter(|_| pool.is_some())
-                    .unwrap_or(SERVICE.into()),
-            },
+            arrivals: (words.arrivals.clone())
+                .unwrap_or_else(|| format!("poisson, {per_s:.1} a second")),
+            service: (words.service.clone().or(recorded)).unwrap_or_else(|| SERVICE.into()),
             scene: Scenario {
                 place: place.map_err(Failure::Misuse)?,
                 servers: servers[0],
@@ -226,6 +202,27 @@ impl Found {
             }
         }
         Ok(found)
+    }
+}
+
+impl Found {
+    /// Those that are named, or that of the pool, or the usual one.
+    fn queues(&self, words: &Simulate) -> Result<Vec<(String, queue::Options)>, Failure> {
+        let named = words.queue.iter();
+        let named = named.map(|text| Ok((text.clone(), words::queue(text)?)));
+        let queues: Vec<_> = named
+            .collect::<Result<_, String>>()
+            .map_err(Failure::Misuse)?;
+        if !queues.is_empty() {
+            return Ok(queues);
+        }
+        Ok(vec![match &self.pool {
+            Some(pool) => {
+                let queue = words::queue(&pool.queue).map_err(Failure::Broken)?;
+                (pool.queue.clone(), queue)
+            }
+            None => (QUEUE.into(), queue::Options::default()),
+        }])
     }
 }
 
