@@ -3,7 +3,7 @@
 #[cfg(rideau_loom)]
 pub(crate) use loom::sync::{
     Mutex, MutexGuard,
-    atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering},
+    atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering},
 };
 #[cfg(not(rideau_loom))]
 pub(crate) use parking_lot::{Mutex, MutexGuard};
@@ -20,9 +20,7 @@ pub(crate) type LatchGuard<'a, T> = spin::mutex::SpinMutexGuard<'a, T, spin::Yie
 #[cfg(rideau_loom)]
 pub(crate) type LatchGuard<'a, T> = MutexGuard<'a, T>;
 #[cfg(not(rideau_loom))]
-pub(crate) use std::sync::atomic::{
-    AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering,
-};
+pub(crate) use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 
 #[cfg(not(rideau_loom))]
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

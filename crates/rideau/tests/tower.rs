@@ -43,7 +43,7 @@ impl Service<u32> for Halve {
     }
 
     fn call(&mut self, request: u32) -> Self::Future {
-        let half = (request % 2 == 0).then_some(request / 2);
+        let half = request.is_multiple_of(2).then_some(request / 2);
         ready(half.ok_or_else(|| format!("{request} is odd")))
     }
 }
@@ -84,7 +84,8 @@ async fn is_ready<T: Service<u32>>(service: &mut T) -> Result<(), T::Error> {
 
 fn one_at_a_time() -> Regulator {
     let valve = valve::Options::Open(valve::Open { max: 1 });
-    Regulator::new_by(RegulatorOptions::new(valve), &Clock::paused()).unwrap()
+    Regulator::new_by(RegulatorOptions::new(valve), &Clock::paused())
+        .expect("the options break no rule")
 }
 
 fn limited(regulator: &Regulator) -> Limit<Halve> {

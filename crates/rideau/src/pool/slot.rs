@@ -1,5 +1,6 @@
 //! The slot of one member, outside of the machine.
 
+use std::sync::atomic::AtomicUsize;
 use std::task::Waker;
 use std::time::Duration;
 
@@ -11,7 +12,7 @@ use super::caller::CallerId;
 use super::manager::About;
 use super::refused::Holder;
 use crate::idle_cache::Place;
-use crate::sync::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Mutex, Ordering, lock};
+use crate::sync::{AtomicBool, AtomicU32, AtomicU64, Mutex, Ordering, lock};
 
 /// A member, as an entry `E`, and what is known of it.
 ///
@@ -29,7 +30,7 @@ pub(super) struct MemberSlot<E> {
     /// The lead of the last taker, and how long it waited.
     lead: AtomicU64,
     waited: AtomicU64,
-    /// Where in the program it was taken.
+    /// Where in the program it was taken. It decides nothing, so no model has to follow it.
     caller: AtomicUsize,
     // All that a take touches comes before this, on one line of memory.
     pub(super) member: Place<E>,
