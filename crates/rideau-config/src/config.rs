@@ -14,6 +14,7 @@ use super::pool::{GroupConfig, PoolConfig};
 use super::range::{RangeConfig, StoreConfig};
 use super::section::Unexpanded;
 use super::server::{Limits, Log, Server, Tls};
+use super::upstream::UpstreamConfig;
 use super::user::User;
 use super::view::ViewConfig;
 
@@ -58,6 +59,8 @@ pub struct Config {
     pub front: FrontConfig,
     /// The applications.
     pub apps: Vec<AppConfig>,
+    /// Servers that others start.
+    pub upstreams: Vec<UpstreamConfig>,
     /// The certificates of the front.
     pub certificates: Vec<CertificateConfig>,
     /// Values that were written with variables.
@@ -83,6 +86,7 @@ impl Default for Config {
             cluster: None,
             front: FrontConfig::default(),
             apps: Vec::new(),
+            upstreams: Vec::new(),
             certificates: Vec::new(),
             unexpanded: Arc::default(),
         }
@@ -90,6 +94,13 @@ impl Default for Config {
 }
 
 impl Config {
+    /// All that requests are led to, apps first. Upstreams are like apps whose processes others
+    /// start.
+    pub fn served(&self) -> impl Iterator<Item = &AppConfig> {
+        let upstreams = self.upstreams.iter().map(|upstream| &upstream.app);
+        self.apps.iter().chain(upstreams)
+    }
+
     /// The options of a broker for the core: its parts, and the meter that
     /// tells the regulators which learn from it.
     pub fn broker_options(&self, broker: &BrokerConfig) -> core_broker::Options {

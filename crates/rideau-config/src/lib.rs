@@ -54,8 +54,10 @@ mod shown;
 mod static_files;
 mod table;
 pub mod text;
+mod upstream;
 mod user;
 mod view;
+mod waiting_room;
 mod words;
 
 pub use access::{Hsts, HttpsRedirect, LimitBy, RateLimit, RequestRate};
@@ -90,8 +92,10 @@ pub use server::{
     DeadPeer, History, Limits, Listen, Log, LogFormat, LogLevel, Series, Server, Tls,
 };
 pub use static_files::StaticFiles;
+pub use upstream::{ServerPlace, ServerTls, UpstreamConfig, UpstreamServers};
 pub use user::{
     ALLOWED, CONTROL, DEFAULT_USER, KINDS, OPERATOR, OWN, Password, Scope, User, is_control,
 };
 pub use view::ViewConfig;
+pub use waiting_room::WaitingRoomConfig;
 pub use words::{read_span, show_span};

@@ -69,5 +69,9 @@ mod tiny;
 mod tls;
 #[path = "apps/trial.rs"]
 mod trial;
+#[path = "apps/upstreams.rs"]
+mod upstreams;
+#[path = "apps/waiting_rooms.rs"]
+mod waiting_rooms;
 #[path = "apps/web_sockets.rs"]
 mod web_sockets;

@@ -21,6 +21,7 @@ use super::router::{Route, RouteTarget};
 use super::rules::{FrontRules, RequestRules};
 use super::static_files::FileRequest;
 use super::upstream_conn::{Asked, Early};
+use super::waiting_room::RoomVisit;
 use super::{Front, Table};
 use crate::apps::App;
 use crate::http1::date;
@@ -102,6 +103,8 @@ pub(super) struct ByRules {
     pub(super) file: Option<Arc<FileRequest>>,
     /// How its answer is compressed, if it is.
     pub(super) compress: Option<Arc<CompressRules>>,
+    /// The waiting room that it may be told to wait in.
+    pub(super) room: Option<Box<RoomVisit>>,
 }
 
 impl Front {
@@ -170,6 +173,8 @@ impl Front {
             by_rules.compress = own.compress.clone();
             if upgrade.is_none() {
                 by_rules.file = own.file(heard.method, whole, path.len())?;
+                let room = own.room.as_ref();
+                by_rules.room = room.and_then(|room| RoomVisit::new(room, conn, heard));
             }
         }
         let config = app.config.load_full();

@@ -61,6 +61,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "front",
             "apps",
             "upstream",
+            "client_tls",
             "http1",
             "io_threads",
             "bind",
