@@ -15,6 +15,7 @@ mod output;
 mod process_task;
 mod restart_file;
 mod running;
+mod server_list;
 mod server_task;
 mod servers;
 mod session;

@@ -42,6 +42,7 @@ mod refusals;
 mod reply;
 mod request;
 mod retries;
+mod room_visit;
 mod router;
 mod rules;
 mod second_chance;

@@ -22,9 +22,9 @@ use crate::hosts::{Hosts, PathPrefixes};
 use crate::kinds::{
     Answer, AutoWord, FullPath, List, Maybe, Number, Or, OrNone, Positive, Size, Span, Text, Word,
 };
+use crate::servers::UpstreamServers;
 use crate::static_files::{STATIC_SAMPLE, StaticFiles, StaticTables};
 use crate::table::section;
-use crate::upstream::UpstreamServers;
 use crate::waiting_room::{ROOM_SAMPLE, RoomTable, WaitingRoomConfig};
 use read::{Account, AppReadyWays, Below, Mask, PathList, TrialTable, UrlPath};
 pub(super) use read::{Checked, Sticky, Streams, check_name};

@@ -50,6 +50,7 @@ mod scope;
 mod section;
 mod sections;
 mod server;
+mod servers;
 mod shown;
 mod static_files;
 mod table;
@@ -91,8 +92,9 @@ pub use section::Unexpanded;
 pub use server::{
     DeadPeer, History, Limits, Listen, Log, LogFormat, LogLevel, Series, Server, Tls,
 };
+pub use servers::{ServerPlace, ServerTls, UpstreamServers};
 pub use static_files::StaticFiles;
-pub use upstream::{ServerPlace, ServerTls, UpstreamConfig, UpstreamServers};
+pub use upstream::UpstreamConfig;
 pub use user::{
     ALLOWED, CONTROL, DEFAULT_USER, KINDS, OPERATOR, OWN, Password, Scope, User, is_control,
 };

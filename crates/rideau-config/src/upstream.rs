@@ -1,8 +1,5 @@
 //! Servers of the file, which others start: where they are, and how requests get there.
 
-mod place;
-mod tls;
-
 use std::time::Duration;
 
 use rideau_core::apps::{self, ServerRules};
@@ -14,11 +11,8 @@ use super::hosts::{Hosts, PathPrefixes};
 use super::keyed::Keyed;
 use super::kinds::{Answer, AutoWord, List, Number, Or, Positive, Span};
 use super::section::Section;
+use super::servers::{ServerPlace, ServerTls, TLS_SAMPLE, TlsTable, UpstreamServers};
 use super::table::section;
-use tls::{TLS_SAMPLE, TlsTable};
-
-pub use place::ServerPlace;
-pub use tls::ServerTls;
 
 section! {
     /// Servers that others start, and the requests that they get.
@@ -81,33 +75,6 @@ section! {
         streams => (app): AppConfig, Streams, Live;
         /// How long the requests of a server that is taken away are counted. They go on after it.
         drain_timeout => (app.options.drain_timeout): Duration, Span, Live;
-    }
-}
-
-/// Where servers are, and when one is down.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct UpstreamServers {
-    /// The servers.
-    pub places: Vec<ServerPlace>,
-    /// How often names are looked up again.
-    pub lookup_every: Duration,
-    /// How they are spoken to within TLS, if they are.
-    pub tls: Option<ServerTls>,
-    /// How long a server has to take a connection.
-    pub connect_timeout: Duration,
-    /// When a server is down, and when it is looked at.
-    pub rules: ServerRules,
-}
-
-impl Default for UpstreamServers {
-    fn default() -> Self {
-        Self {
-            places: Vec::new(),
-            lookup_every: Duration::from_secs(10),
-            tls: None,
-            connect_timeout: Duration::from_secs(2),
-            rules: ServerRules::default(),
-        }
     }
 }
 

@@ -14,7 +14,7 @@ use rideau_process::StartReport;
 use super::counts::AppCounters;
 use super::log_rate::LogRate;
 use super::output::Output;
-use super::servers::AppServers;
+use super::server_list::AppServers;
 use super::waiting_room::AppRoom;
 
 /// One application.

@@ -1,6 +1,5 @@
 //! The servers of an upstream: those that the config names, at the addresses that they have now.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::net::SocketAddr;
 use std::pin::pin;
@@ -9,11 +8,8 @@ use std::time::Duration;
 
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
-use parking_lot::Mutex;
-use rideau_config::{Http, ServerPlace, UpstreamServers};
+use rideau_config::{ServerPlace, UpstreamServers};
 use rideau_core::apps::ProcessId;
-use rideau_process::Address;
-use tokio::sync::Notify;
 use tokio::task::spawn_blocking;
 use tokio::time::{Instant, sleep};
 
@@ -22,61 +18,12 @@ use super::app::App;
 use super::look_up::look_up;
 use super::process_task::{IDLE_MAX, ProcessSlot};
 use super::running::{Origin, Running};
+use super::server_list::{AppServers, Manner, Server};
 use super::server_task;
-use crate::client_tls::TlsIdentity;
 use crate::upstream::{Connections, KeepAlive, ServerTls, TlsTowardServers};
 
 /// Lookups that follow from failures come no closer than this.
 const AGAIN_MIN: Duration = Duration::from_secs(1);
-
-/// The servers of an upstream.
-#[derive(Default)]
-pub(crate) struct AppServers {
-    known: Mutex<Known>,
-    changed: Notify,
-    down: Notify,
-}
-
-/// What is known of them.
-#[derive(Default)]
-struct Known {
-    /// Those that the machine has.
-    servers: Vec<(Server, ProcessId)>,
-    /// The last addresses of each name.
-    addresses: BTreeMap<ServerPlace, Vec<SocketAddr>>,
-    /// Names whose last lookup failed.
-    lost: BTreeSet<ServerPlace>,
-    tls: Option<Arc<TlsTowardServers>>,
-}
-
-/// A server, and how it is spoken to. If any of it is another, it is another server.
-#[derive(Clone, PartialEq, Debug)]
-struct Server {
-    place: ServerPlace,
-    address: Address,
-    manner: Manner,
-}
-
-/// How servers are spoken to.
-#[derive(Clone, PartialEq, Eq, Debug)]
-struct Manner {
-    /// The name within TLS, and how that is spoken, if it is.
-    tls: Option<(TlsIdentity, Option<String>)>,
-    connect_within: Duration,
-    keep_alive: Duration,
-}
-
-impl AppServers {
-    /// The config says something else, or the upstream is gone.
-    pub(super) fn config_changed(&self) {
-        self.changed.notify_one();
-    }
-
-    /// A server is down: if it has a name, that may have another address.
-    pub(super) fn one_is_down(&self) {
-        self.down.notify_one();
-    }
-}
 
 /// Have the machine know the servers of an upstream until that is gone.
 pub(super) async fn keep(apps: Weak<Inner>, app: Weak<App>) {
@@ -257,36 +204,6 @@ impl AppServers {
             inner.step(|step| step.machine.detach(id, step.now, step.effects));
         }
         Some(())
-    }
-}
-
-impl Known {
-    fn addresses_of(&self, place: &ServerPlace) -> Vec<Address> {
-        match place {
-            ServerPlace::Address(address) => vec![Address::Port(*address)],
-            ServerPlace::Socket(path) => vec![Address::Socket(path.clone())],
-            ServerPlace::Name { .. } => {
-                let found = self.addresses.get(place).into_iter().flatten();
-                found.map(|address| Address::Port(*address)).collect()
-            }
-        }
-    }
-}
-
-impl Manner {
-    fn new(spec: &UpstreamServers, http: &Http) -> Self {
-        let tls = spec.tls.as_ref().map(|tls| {
-            let identity = TlsIdentity {
-                ca: tls.ca.clone(),
-                own: tls.cert.clone().zip(tls.key.clone()),
-            };
-            (identity, tls.name.clone())
-        });
-        Self {
-            tls,
-            connect_within: spec.connect_timeout,
-            keep_alive: http.keep_alive,
-        }
     }
 }
 

@@ -17,11 +17,11 @@ use super::error_page::Reads;
 use super::headers::{self, END, Toward};
 use super::ids::Id;
 use super::refusals::RequestRefusal;
+use super::room_visit::RoomVisit;
 use super::router::{Route, RouteTarget};
 use super::rules::{FrontRules, RequestRules};
 use super::static_files::FileRequest;
 use super::upstream_conn::{Asked, Early};
-use super::waiting_room::RoomVisit;
 use super::{Front, Table};
 use crate::apps::App;
 use crate::http1::date;
@@ -174,7 +174,9 @@ impl Front {
             if upgrade.is_none() {
                 by_rules.file = own.file(heard.method, whole, path.len())?;
                 let room = own.room.as_ref();
-                by_rules.room = room.and_then(|room| RoomVisit::new(room, conn, heard));
+                by_rules.room = room.and_then(|room| {
+                    RoomVisit::new(room, conn, (heard.method, heard.fields, heard.accept))
+                });
             }
         }
         let config = app.config.load_full();

@@ -1,73 +1,26 @@
-//! The waiting room: which requests are those of browsers that can be told to come again, and
-//! what these are told.
+//! The waiting room: what browsers are told that have to come again.
 
 use std::borrow::Cow;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use hyper::{Method, StatusCode};
-use parking_lot::Mutex;
+use hyper::StatusCode;
 use rideau_config::human::Html;
 use rideau_core::RoomPlace;
 
 use super::body::Answer;
-use super::conn::ClientConn;
-use super::error_page::Reads;
 use super::forward::Visit;
 use super::headers::{ERROR, HSTS, REQUEST_ID};
 use super::ids::Id;
 use super::refusals::RequestRefusal;
 use super::reply::HttpReply;
-use super::request::{Heard, ProxyRequest};
-use crate::apps::{AppRoom, RoomTurn};
+use super::request::ProxyRequest;
+use super::room_visit::{RoomVisit, cookie_name};
 use crate::http1::date;
-use crate::http1::fields::{Fields, is};
 
-/// The cookie by which a browser keeps its place, within TLS and without.
-const SECURE_COOKIE: &str = "__Host-rideau-wait";
-const PLAIN_COOKIE: &str = "rideau-wait";
-/// For so long a browser keeps it; each page has a new one.
+/// For so long a browser keeps its cookie; each page has a new one.
 const COOKIE_SECONDS: u64 = 600;
 /// The word for programs.
-pub(super) const WORD: &str = "waiting_room";
-
-/// A request that may be told to wait outside.
-pub(super) struct RoomVisit {
-    room: Arc<AppRoom>,
-    cookie: Option<Box<[u8]>>,
-    /// The client came within TLS, to us or to a peer that is believed.
-    is_secure: bool,
-    /// Its turn, until it has its place.
-    turn: Mutex<Option<RoomTurn>>,
-}
-
-impl RoomVisit {
-    /// For a request that a browser made to show a page; none for others.
-    pub(super) fn new(
-        room: &Arc<AppRoom>,
-        conn: &ClientConn,
-        heard: &Heard<'_>,
-    ) -> Option<Box<Self>> {
-        if *heard.method != Method::GET || !is_navigation(heard) {
-            return None;
-        }
-        let proto = heard.fields.get("x-forwarded-proto");
-        let is_secure = conn.is_tls || conn.is_trusted && proto.is_some_and(|it| is(it, "https"));
-        Some(Box::new(Self {
-            room: Arc::clone(room),
-            cookie: cookie(heard.fields, cookie_name(is_secure)).map(Into::into),
-            is_secure,
-            turn: Mutex::new(None),
-        }))
-    }
-
-    /// It has its place inside.
-    pub(super) fn enter(&self) {
-        if let Some(turn) = self.turn.lock().take() {
-            turn.enter();
-        }
-    }
-}
+const WORD: &str = "waiting_room";
 
 impl ProxyRequest {
     /// The page of the waiting room, if the request has to wait outside.
@@ -232,43 +185,6 @@ impl RoomFill<'_> {
 /// A whole number of seconds, and one at least.
 fn seconds(span: Duration) -> u64 {
     span.as_secs_f64().ceil().max(1.0) as u64
-}
-
-const fn cookie_name(is_secure: bool) -> &'static str {
-    match is_secure {
-        true => SECURE_COOKIE,
-        false => PLAIN_COOKIE,
-    }
-}
-
-/// A browser shows what it gets as a page of its own. Those that do not say so are known by
-/// what they prefer to read, and bots by their names.
-fn is_navigation(heard: &Heard<'_>) -> bool {
-    let says = |name: &str, wanted: &str| heard.fields.get(name).is_none_or(|it| is(it, wanted));
-    let is_bot = |agent: &[u8]| {
-        let agent = agent.to_ascii_lowercase();
-        let names: [&[u8]; 4] = [b"bot", b"crawl", b"spider", b"slurp"];
-        names
-            .iter()
-            .any(|name| memchr::memmem::find(&agent, name).is_some())
-    };
-    says("sec-fetch-mode", "navigate")
-        && says("sec-fetch-dest", "document")
-        && Reads::of(heard.accept) == Reads::Html
-        && !heard.fields.get("user-agent").is_some_and(is_bot)
-        && heard.fields.get("x-requested-with").is_none()
-}
-
-/// The value of a cookie.
-fn cookie<'a>(fields: Fields<'a>, name: &str) -> Option<&'a [u8]> {
-    let pairs = fields
-        .all("cookie")
-        .flat_map(|line| line.split(|byte| *byte == b';'));
-    let mut values = pairs.filter_map(|pair| {
-        let (found, value) = pair.trim_ascii().split_at_checked(name.len())?;
-        (found == name.as_bytes()).then(|| value.strip_prefix(b"="))?
-    });
-    values.next()
 }
 
 #[cfg(test)]

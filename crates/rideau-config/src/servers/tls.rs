@@ -29,13 +29,13 @@ section! {
 }
 
 /// How it is written.
-pub(super) const TLS_SAMPLE: &str = concat!(
+pub(crate) const TLS_SAMPLE: &str = concat!(
     r#"{ ca = "/etc/rideau/tls/internal.pem", name = "api.internal", "#,
     r#"cert = "/etc/rideau/tls/front.pem", key = "/etc/rideau/tls/front.key" }"#
 );
 
 /// Authorities of this machine, a table, or no TLS.
-pub(super) struct TlsTable;
+pub(crate) struct TlsTable;
 
 text_kinds! {
     /// A name or an address that a certificate may have.
