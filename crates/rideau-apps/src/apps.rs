@@ -10,22 +10,28 @@ mod follow;
 mod handover;
 mod health;
 mod log_rate;
+mod look_up;
 mod memory;
 mod output;
 mod process_task;
 mod restart_file;
 mod running;
+mod server_list;
+mod server_task;
+mod servers;
 mod session;
 mod shell;
 mod stats;
 mod trial;
+mod waiting_room;
 
 use std::fmt;
+use std::path::PathBuf;
 use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
-use arc_swap::ArcSwap;
+use arc_swap::{ArcSwap, ArcSwapOption};
 use parking_lot::MutexGuard;
 use rideau::Clock;
 use rideau::driver::{Driver, Step};
@@ -45,6 +51,7 @@ pub use running::{Request, Running};
 pub(crate) use session::{Asking, Waiting};
 pub use session::{Refused, Session, Wanted};
 pub use stats::{AppShown, ProcessShown, RequestShown};
+pub(crate) use waiting_room::{AppRoom, RoomTurn};
 
 use handover::Floors;
 use rideau_config::Config;
@@ -62,6 +69,8 @@ struct Inner {
     apps: ArcSwap<Vec<Arc<App>>>,
     run_dirs: Arc<RunDirs>,
     events: Arc<Events>,
+    /// Names of servers that it has are not looked up in any other way.
+    hosts_file: ArcSwapOption<PathBuf>,
     /// Everything was closed and is gone.
     closed: watch::Sender<bool>,
     /// Where processes are looked after. The first task is spawned on it, and later ones
@@ -93,6 +102,7 @@ impl Apps {
                 apps: ArcSwap::default(),
                 run_dirs,
                 events,
+                hosts_file: ArcSwapOption::empty(),
                 closed: watch::Sender::new(false),
                 runtime: OnceLock::new(),
                 floors: ArcSwap::default(),
@@ -169,22 +179,30 @@ impl Apps {
             .step(|step| step.machine.enable(process, step.now, step.effects))
     }
 
-    /// A process finishes what it serves, and goes.
+    /// A process finishes what it serves, and goes. False for a server, which others stop.
     pub fn detach(&self, process: ProcessId) -> bool {
-        self.0
-            .step(|step| step.machine.detach(process, step.now, step.effects))
+        !self.0.is_server(process)
+            && (self.0).step(|step| step.machine.detach(process, step.now, step.effects))
     }
 
-    /// A process is stopped at once, whatever it serves.
+    /// A process is stopped at once, whatever it serves. False for a server.
     pub fn kill(&self, process: ProcessId) -> bool {
-        self.0
-            .step(|step| step.machine.kill(process, step.now, step.effects))
+        !self.0.is_server(process)
+            && (self.0).step(|step| step.machine.kill(process, step.now, step.effects))
+    }
+
+    /// How busy an app is now; none if an ask would be refused whatever it waits.
+    pub(crate) fn load(&self, app: &App) -> Option<(core::AppLoad, Instant)> {
+        (self.0).step(|step| Some((step.machine.load(app.id, step.now)?, step.now)))
     }
 
     /// The process with this number, the system's or ours, and the app it is of.
     pub fn process(&self, number: u64) -> Option<(ProcessId, Arc<App>)> {
         let all = self.0.running(|_| true);
-        let is_pid = |running: &&Arc<Running>| u64::try_from(running.pid()) == Ok(number);
+        let is_pid = |running: &&Arc<Running>| {
+            let pid = running.pid().and_then(|pid| u64::try_from(pid).ok());
+            pid == Some(number)
+        };
         let is_id = |running: &&Arc<Running>| running.id.0 == number;
         let found = all.iter().find(is_pid).or_else(|| all.iter().find(is_id))?;
         Some((found.id, Arc::clone(&found.app)))
@@ -227,6 +245,11 @@ impl Inner {
     /// No step may be made while this is held.
     fn tables(&self) -> MutexGuard<'_, Tables> {
         self.driver.shell().tables.lock()
+    }
+
+    fn is_server(&self, process: ProcessId) -> bool {
+        let running = |running: &Running| running.id == process && running.server().is_some();
+        !self.running(running).is_empty()
     }
 
     /// Do something that outlives the caller.

@@ -43,6 +43,7 @@ mod refusals;
 mod reply;
 mod request;
 mod retries;
+mod room_visit;
 mod router;
 mod rules;
 mod second_chance;
@@ -53,6 +54,7 @@ mod turn_away;
 mod upgrade;
 mod upload;
 mod upstream_conn;
+mod waiting_room;
 mod web_socket;
 
 use std::fmt;
@@ -206,12 +208,18 @@ impl Front {
         let _making = self.making.lock();
         let apps = self.apps.all();
         let configs: Vec<_> = apps.iter().map(|app| app.config.load_full()).collect();
+        for room in apps.iter().filter_map(|app| app.room()) {
+            room.read_page();
+        }
         let config = self.config.load();
         let all: Vec<_> = configs.iter().map(|config| &**config).collect();
         let router = Router::new(&all, &config.routes);
         let rules = FrontRules::new(
             &config,
-            configs.iter().map(|config| &**config),
+            configs
+                .iter()
+                .zip(apps.iter())
+                .map(|(config, app)| (&**config, app.room())),
             self.secure.get(),
             &self.log,
             self.table.load().rules.as_deref(),

@@ -6,6 +6,7 @@
 
 mod apps;
 pub mod bind;
+pub mod client_tls;
 mod events;
 mod front;
 mod http1;

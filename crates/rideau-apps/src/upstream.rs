@@ -1,10 +1,11 @@
-//! Connections to one process that wait to be used again.
+//! Connections to one process, or to one server, that wait to be used again.
 //!
 //! A connection has no task of its own: the task that uses a [`MessageIo`] drives it, so
 //! that a request and its answer need no other task to run. While lines are
 //! idle one task per process and I/O thread looks after all of them, and notices which
 //! the process closed.
 
+mod server_tls;
 mod watch;
 
 use std::fmt;
@@ -23,13 +24,15 @@ use crate::http1::message_io::MessageIo;
 use crate::http1::stream::Stream;
 use crate::io_threads::IoThreads;
 
+pub(crate) use server_tls::{ServerTls, TlsTowardServers};
+
 /// A process that closes a connection sooner has another reason than that it
 /// was idle.
 const LEARN_MIN: Duration = Duration::from_millis(2);
 
 /// How connections to a process are kept.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct KeepAlive {
+pub(crate) struct KeepAlive {
     /// How many may be idle.
     pub idle_max: usize,
     /// An idle one is closed after so long, or sooner if the process is known
@@ -45,6 +48,7 @@ pub struct Connections(Arc<Shared>);
 
 struct Shared {
     address: Address,
+    tls: Option<ServerTls>,
     keep: KeepAlive,
     /// Microseconds that an idle connection lives, as learned.
     idle_for: AtomicU64,
@@ -90,10 +94,11 @@ impl Default for KeepAlive {
 
 impl Connections {
     /// Nothing is connected before it is asked for.
-    pub fn new(address: Address, keep: KeepAlive) -> Self {
+    pub(crate) fn new(address: Address, tls: Option<ServerTls>, keep: KeepAlive) -> Self {
         let count = thread::available_parallelism().map_or(1, usize::from);
         Self(Arc::new(Shared {
             address,
+            tls,
             keep,
             idle_for: AtomicU64::new(micros(keep.idle_for)),
             stacks: (0..count).map(|_| Mutex::default()).collect(),
@@ -151,12 +156,26 @@ impl Connections {
     ///
     /// If the process does not take it, or not in time.
     pub(crate) async fn connect(&self) -> io::Result<Box<MessageIo>> {
-        let connected = Stream::connect(&self.0.address);
+        Ok(Box::new(MessageIo::new(self.open().await?)))
+    }
+
+    /// The same without HTTP.
+    ///
+    /// # Errors
+    ///
+    /// The same.
+    pub(crate) async fn open(&self) -> io::Result<Stream> {
+        let connected = async {
+            let stream = Stream::connect(&self.0.address).await?;
+            match &self.0.tls {
+                None => Ok(stream),
+                Some(tls) => tls.secure(stream).await,
+            }
+        };
         let connected = tokio::time::timeout(self.0.keep.connect_within, connected);
-        let stream = connected
+        connected
             .await
-            .map_err(|_| io::Error::from(io::ErrorKind::TimedOut))??;
-        Ok(Box::new(MessageIo::new(stream)))
+            .map_err(|_| io::Error::from(io::ErrorKind::TimedOut))?
     }
 
     /// Keep one for the next request, if it is any good. It is idle since now.

@@ -22,11 +22,12 @@ use crate::hosts::{Hosts, PathPrefixes};
 use crate::kinds::{
     Answer, AutoWord, FullPath, List, Maybe, Number, Or, OrNone, Positive, Size, Span, Text, Word,
 };
+use crate::servers::UpstreamServers;
 use crate::static_files::{STATIC_SAMPLE, StaticFiles, StaticTables};
 use crate::table::section;
-use read::{
-    Account, AppReadyWays, Below, Checked, Mask, PathList, Sticky, Streams, TrialTable, UrlPath,
-};
+use crate::waiting_room::{ROOM_SAMPLE, RoomTable, WaitingRoomConfig};
+use read::{Account, AppReadyWays, Below, Mask, PathList, TrialTable, UrlPath};
+pub(super) use read::{Checked, Sticky, Streams, check_name};
 
 section! {
     /// An application.
@@ -35,6 +36,8 @@ section! {
         plain {
             /// The name.
             name: String = String::new();
+            /// Servers that others start, instead of processes of its own.
+            servers: Option<UpstreamServers> = None;
         }
         flatten {
             /// What is run. New processes are started when it changes.
@@ -265,6 +268,10 @@ section! {
         /// Pages for the front's own answers, by status, before those of `[front]`.
         error_page: Vec<ErrorPage> = Vec::new(), PageFiles, Requests, usual = "{}",
             sample = "{}";
+        /// Browsers that would wait longer get a page that says their place in the line, and come
+        /// in in that order: a table, or `"none"`.
+        waiting_room: Option<Option<WaitingRoomConfig>> = None, Maybe<RoomTable>, Requests,
+            usual = "that of `[front]`", sample = ROOM_SAMPLE;
         /// Files that the front serves to `GET` and `HEAD` by itself: a table, a list of them, or
         /// `"none"`. What there is no file for goes to the app.
         static_files: Option<Vec<StaticFiles>> = None, Maybe<StaticTables>, Requests,
@@ -314,7 +321,7 @@ When it is ready:
   { line = … } when it writes a line with this text in it";
 
 const PROCESSES_MAX: u64 = 100_000;
-const MANY: u64 = 1_000_000;
+pub(super) const MANY: u64 = 1_000_000;
 const MIB: u64 = 1 << 20;
 /// No machine has more.
 const SIZE_MAX: u64 = 1 << 50;

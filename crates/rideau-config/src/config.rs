@@ -15,6 +15,7 @@ use super::range::{RangeConfig, StoreConfig};
 use super::section::Unexpanded;
 use super::server::{Limits, Log, Server, Tls};
 use super::upgrade::UpgradeConfig;
+use super::upstream::UpstreamConfig;
 use super::user::User;
 use super::view::ViewConfig;
 
@@ -59,6 +60,8 @@ pub struct Config {
     pub front: FrontConfig,
     /// The applications.
     pub apps: Vec<AppConfig>,
+    /// Servers that others start.
+    pub upstreams: Vec<UpstreamConfig>,
     /// The certificates of the front.
     pub certificates: Vec<CertificateConfig>,
     /// How a newer program takes over.
@@ -86,6 +89,7 @@ impl Default for Config {
             cluster: None,
             front: FrontConfig::default(),
             apps: Vec::new(),
+            upstreams: Vec::new(),
             certificates: Vec::new(),
             upgrade: UpgradeConfig::default(),
             unexpanded: Arc::default(),
@@ -94,6 +98,13 @@ impl Default for Config {
 }
 
 impl Config {
+    /// All that requests are led to, apps first. Upstreams are like apps whose processes others
+    /// start.
+    pub fn served(&self) -> impl Iterator<Item = &AppConfig> {
+        let upstreams = self.upstreams.iter().map(|upstream| &upstream.app);
+        self.apps.iter().chain(upstreams)
+    }
+
     /// The options of a broker for the core: its parts, and the meter that
     /// tells the regulators which learn from it.
     pub fn broker_options(&self, broker: &BrokerConfig) -> core_broker::Options {

@@ -23,6 +23,7 @@ use super::section::{At, Made, Section};
 use super::server::{Listen, address};
 use super::static_files::{STATIC_SAMPLE, StaticFiles, StaticTables};
 use super::table::section;
+use super::waiting_room::{ROOM_SAMPLE, RoomTable, WaitingRoomConfig};
 
 section! {
     /// Where HTTP comes in, and what all applications share.
@@ -97,6 +98,10 @@ section! {
         /// `{status}`, `{id}` and `{retry_after}` are filled in. Apps may have others.
         error_page: Vec<ErrorPage> = Vec::new(), PageFiles, Requests, usual = "{}",
             sample = "{}";
+        /// The waiting room of every app that says nothing else: browsers that would wait longer
+        /// get a page that says their place in the line.
+        waiting_room: Option<WaitingRoomConfig> = None, RoomTable, Requests,
+            usual = r#""none""#, sample = ROOM_SAMPLE;
         /// Files that the front serves to `GET` and `HEAD` by itself, for every app that says
         /// nothing else. What there is no file for goes to the app.
         static_files: Vec<StaticFiles> = Vec::new(), StaticTables, Requests, name = "static",
@@ -118,6 +123,10 @@ section! {
         header_timeout: Duration = Duration::from_secs(10), Positive, Connections;
         /// A connection without a request for this long is closed.
         idle_timeout: Duration = Duration::from_secs(75), Positive, Connections;
+        /// A file in the form of `/etc/hosts`: names of servers that it has are not looked up in
+        /// any other way. It is read at each lookup.
+        hosts_file: Option<PathBuf> = None, OrNone<FullPath>, Live,
+            sample = r#""/etc/rideau/hosts""#;
         /// Where bodies wait for slow clients that are too long for memory; the files have no
         /// names.
         buffer_dir: Option<PathBuf> = None, Maybe<FullPath>, Live, usual = "TMPDIR, or /var/tmp",

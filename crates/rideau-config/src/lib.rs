@@ -50,13 +50,16 @@ mod scope;
 mod section;
 mod sections;
 mod server;
+mod servers;
 mod shown;
 mod static_files;
 mod table;
 pub mod text;
 mod upgrade;
+mod upstream;
 mod user;
 mod view;
+mod waiting_room;
 mod words;
 
 pub use access::{Hsts, HttpsRedirect, LimitBy, RateLimit, RequestRate, read_rate};
@@ -90,10 +93,13 @@ pub use section::Unexpanded;
 pub use server::{
     DeadPeer, History, Limits, Listen, Log, LogFormat, LogLevel, Series, Server, Tls,
 };
+pub use servers::{ServerPlace, ServerTls, UpstreamServers};
 pub use static_files::StaticFiles;
 pub use upgrade::{Percent, UpgradeConfig};
+pub use upstream::UpstreamConfig;
 pub use user::{
     ALLOWED, CONTROL, DEFAULT_USER, KINDS, OPERATOR, OWN, Password, Scope, User, is_control,
 };
 pub use view::ViewConfig;
+pub use waiting_room::WaitingRoomConfig;
 pub use words::{read_span, show_span};

@@ -16,6 +16,7 @@ use super::route::RouteConfig;
 use super::server::{Limits, Log, Server, Tls};
 use super::shown::Rows;
 use super::upgrade::UpgradeConfig;
+use super::upstream::UpstreamConfig;
 use super::user::User;
 use super::view::ViewConfig;
 
@@ -67,16 +68,16 @@ macro_rules! one {
 
 /// A section that is there for each name.
 macro_rules! named {
-    ($name:literal, $type:ty, $keys:expr, $($all:ident).+, $field:ident) => {
+    ($name:literal, $type:ty, $keys:expr, $($all:ident).+, $($field:ident).+) => {
         Part {
             name: $name,
             is_named: true,
             keys: $keys,
-            names: |config| config.$($all).+.iter().map(|one| one.$field.as_str()).collect(),
+            names: |config| config.$($all).+.iter().map(|one| one.$($field).+.as_str()).collect(),
             show: |config, rows| {
                 for one in &config.$($all).+ {
                     let fill =
-                        |rows: &mut Rows| rows.below(&one.$field, |rows| one.show_keys(rows));
+                        |rows: &mut Rows| rows.below(&one.$($field).+, |rows| one.show_keys(rows));
                     rows.below($name, fill);
                 }
             },
@@ -146,6 +147,13 @@ pub(super) const PARTS: &[Part] = &[
         joined!(&[LIKE], AppConfig::KEYS),
         apps,
         name
+    ),
+    named!(
+        "upstream",
+        UpstreamConfig,
+        joined!(&[LIKE], UpstreamConfig::KEYS),
+        upstreams,
+        app.name
     ),
     one!("upgrade", UpgradeConfig, |config| &config.upgrade),
 ];

@@ -302,13 +302,23 @@ fn meaning(
         ["pool" | "broker", _, "group"] => {
             at_once("Waiting asks keep their positions; the next ask sees the group.")
         }
-        ["pool" | "regulator" | "lock" | "app", _, "queue", "max"]
+        [
+            "pool" | "regulator" | "lock" | "app" | "upstream",
+            _,
+            "queue",
+            "max",
+        ]
         | ["broker", _, "asks" | "offers", "max"]
             if is_less =>
         {
             less_room(to, around.queue())
         }
-        ["pool" | "regulator" | "lock" | "app", _, "queue", ..]
+        [
+            "pool" | "regulator" | "lock" | "app" | "upstream",
+            _,
+            "queue",
+            ..,
+        ]
         | ["broker", _, "asks" | "offers", ..] => {
             let waiting = around.queue().map(|live| live.waiting);
             let meaning = waiting.map_or(
@@ -326,6 +336,7 @@ fn meaning(
         }
         ["range", _, key] => (range_meaning(key, around.thing()), 0),
         ["view", ..] => at_once(ONLY_COUNTS),
+        ["upstream", _, key, ..] => at_once(apps::upstream_meaning(key, is_less)),
         ["app", _, key] | ["front", key] => at_once(apps::meaning(key, is_less)),
         ["limits", ..] if is_less => at_once("What is over it stays; nothing is added to it."),
         ["user", _, key] if is_less && key.ends_with("_max") => {
@@ -406,6 +417,7 @@ fn arrive(kind: &str, name: &str, new: &Config) -> PlanStep {
         _ if kind == "certificate" => Effect::Connections.sentence().into(),
         _ if kind == "route" => Effect::Requests.sentence().into(),
         _ if kind == "app" => apps::arrival(name, new),
+        _ if kind == "upstream" => Effect::Requests.sentence().into(),
         _ => "There at once.".into(),
     };
     PlanStep {
@@ -429,6 +441,7 @@ fn leave(kind: &str, name: &str, now: Option<&Now>) -> PlanStep {
         ("certificate", _) => "New connections to its names get the default, or none.".into(),
         ("route", _) => Effect::Requests.sentence().into(),
         ("app", live) => apps::departure(live.copied()),
+        ("upstream", live) => apps::upstream_departure(live.copied()),
         ("range", Some(_)) => {
             format!("It gives out nothing more; {held} held until given back, and then it is gone.")
         }

@@ -26,6 +26,7 @@ use super::rules;
 use super::section::{Notes, Section, suggest};
 use super::sections::{Named, Sections, check_name, keys_of};
 use super::server::{Limits, Tls};
+use super::upstream::UpstreamConfig;
 use super::user::User;
 use super::view::ViewConfig;
 
@@ -276,6 +277,9 @@ impl Sections<'_> {
                 .flatten()
                 .collect(),
             apps: all(&self.apps, AppConfig::read).flatten().collect(),
+            upstreams: all(&self.upstreams, UpstreamConfig::read)
+                .flatten()
+                .collect(),
             upgrade: read_one(self.upgrade.as_ref()),
             unexpanded: Arc::default(),
             server: read_one(self.server.as_ref()),

@@ -189,6 +189,23 @@ max              = 2
 "#,
     ),
     Page::new(
+        "upstream",
+        "upstreams: servers that speak HTTP, which others start",
+    )
+    .about(
+        "Requests wait in the same queue as those for apps, and each server gets no more at a \
+                time than it serves well.",
+    )
+    .named("api", "")
+    .more(
+        r#"
+[upstream.reports]
+like             = "api"
+servers          = ["unix:/run/reports.sock"]
+tls              = "none"
+hosts            = ["reports.internal"]
+"#,
+    ),
         "upgrade",
         "upgrades: a newer program takes over from this one",
     )

@@ -20,6 +20,8 @@ use toml_edit::{DocumentMut, Item, Key, Value};
 
 #[path = "config/apps.rs"]
 mod apps;
+#[path = "config/upstreams.rs"]
+mod upstreams;
 
 /// Bad files, and what is said about each.
 const FAULTS: &str = include_str!("config/faults.txt");

@@ -57,7 +57,7 @@ pub use self::effect::{
     SessionId,
 };
 pub use self::options::{EvictFor, Limits, Options, ServerRules};
-pub use self::stats::{AppStats, Deploy, ProcessStats, State, Stats};
+pub use self::stats::{AppLoad, AppStats, Deploy, ProcessStats, State, Stats};
 pub use self::streams::{StreamWatch, is_stream_type};
 pub use self::trial::{EndedTrial, SideStats, TrialRules, TrialStats, TrialVerdict};
 

@@ -79,7 +79,7 @@ pub struct WaitingRoomStats {
 /// The line before a crowded place.
 ///
 /// Invariants: no turn is ahead of the counter of turns, nor that ahead of the serials that
-/// were given; and no more visitors are expected than there are turns.
+/// were given; and no more visitors are expected, or inside, than there are turns.
 #[derive(Debug)]
 pub struct WaitingRoom {
     options: WaitingRoomOptions,
@@ -94,6 +94,10 @@ pub struct WaitingRoom {
     /// and which have lost their turn.
     held: VecDeque<(u64, Instant)>,
     coming: usize,
+    /// Visitors that ask for a place.
+    inside: usize,
+    /// When the last turn came, or the first visitor of the line.
+    moved: Instant,
     /// The share of visitors that are back soon after their turn.
     showing: f64,
     pace: DeparturePace,
@@ -151,6 +155,8 @@ impl WaitingRoom {
             fresh: VecDeque::new(),
             held: VecDeque::new(),
             coming: 0,
+            inside: 0,
+            moved: Instant::START,
             showing: 1.0,
             pace: DeparturePace {
                 departed: 0.0,
@@ -225,6 +231,7 @@ impl WaitingRoom {
         Some(match was {
             Turn::Called { is_late, .. } => {
                 self.coming -= usize::from(!is_late);
+                self.inside += 1;
                 self.showing += (1.0 - self.showing) * SHARE;
                 RoomEntry::Turn {
                     serial,
@@ -238,6 +245,9 @@ impl WaitingRoom {
 
     fn come_new(&mut self, load: &RoomLoad, now: Instant) -> RoomEntry {
         let is_first = self.issued == self.called;
+        if is_first {
+            self.moved = now;
+        }
         self.issued += 1;
         let serial = self.issued;
         if is_first && self.expected(1, load) <= self.options.after {
@@ -251,6 +261,7 @@ impl WaitingRoom {
         if let Some(Turn::Called { .. }) = self.turns.insert(serial, Turn::Used) {
             self.coming -= 1;
         }
+        self.inside += 1;
         RoomEntry::Turn {
             serial,
             is_new: true,
@@ -262,6 +273,7 @@ impl WaitingRoom {
         let is_used = self.turns.get(&serial) == Some(&Turn::Used);
         if is_used {
             self.turns.remove(&serial);
+            self.inside -= 1;
         }
         is_used
     }
@@ -293,12 +305,22 @@ impl WaitingRoom {
     }
 
     /// As many turns come as there are departures until all of their visitors are back.
+    ///
+    /// Others may wait inside that never were in the line, without an end. If no turn came for
+    /// as long as one waits inside, turns come as if they were not there.
     fn call_all(&mut self, load: &RoomLoad, now: Instant) {
+        let is_stalled = self.moved + self.expected(1, load) <= now;
+        let waiting = match is_stalled {
+            true => load.waiting.min(self.inside),
+            false => load.waiting,
+        };
+        let load = RoomLoad { waiting, ..*load };
         while self.called < self.issued
             && self.turns.len() < TURNS_MAX
-            && self.expected(1, load) <= BACK_MIN
+            && self.expected(1, &load) <= BACK_MIN
         {
             self.called += 1;
+            self.moved = now;
             self.call(self.called, now);
         }
     }
@@ -349,7 +371,7 @@ impl WaitingRoom {
         debug_assert!(self.called <= self.issued);
         let last = self.turns.last_key_value();
         debug_assert!(last.is_none_or(|(serial, _)| *serial <= self.called));
-        debug_assert!(self.coming <= self.turns.len());
+        debug_assert!(self.coming + self.inside <= self.turns.len());
     }
 }
 

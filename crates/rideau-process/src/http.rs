@@ -46,7 +46,12 @@ impl Probe {
         }
     }
 
-    async fn ask(&self, mut stream: impl AsyncRead + AsyncWrite + Unpin) -> io::Result<u16> {
+    /// The same on a connection that is open.
+    ///
+    /// # Errors
+    ///
+    /// If there is no answer that is HTTP.
+    pub async fn ask(&self, mut stream: impl AsyncRead + AsyncWrite + Unpin) -> io::Result<u16> {
         let Self {
             path,
             host,

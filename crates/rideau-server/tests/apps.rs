@@ -71,5 +71,9 @@ mod tls;
 mod trial;
 #[path = "apps/upgrades.rs"]
 mod upgrades;
+#[path = "apps/upstreams.rs"]
+mod upstreams;
+#[path = "apps/waiting_rooms.rs"]
+mod waiting_rooms;
 #[path = "apps/web_sockets.rs"]
 mod web_sockets;

@@ -25,6 +25,8 @@ const QUEUES: &str = include_str!("../../../docs/queues.md");
 const BROKER: &str = include_str!("../../../docs/broker.md");
 const REGULATOR: &str = include_str!("../../../docs/regulator.md");
 const APPS: &str = include_str!("../../../docs/apps.md");
+const UPSTREAMS: &str = include_str!("../../../docs/upstreams.md");
+const WAITING_ROOM: &str = include_str!("../../../docs/waiting-room.md");
 const CONFIG: &str = include_str!("../../../docs/config.md");
 const RANGES: &str = include_str!("../../../docs/ranges.md");
 
@@ -84,6 +86,11 @@ fn the_defaults_in_the_tables_of_keys_are_the_defaults() {
         (CONFIG, "lock", "[lock.a]\n"),
         (APPS, "front", "[front]\n"),
         (APPS, "app", "[app.a]\nexec = [\"x\"]\n"),
+        (
+            UPSTREAMS,
+            "upstream",
+            "[upstream.a]\nservers = [\"10.0.0.7:80\"]\n",
+        ),
         (RANGES, "range", "[range.a]\nvalues = [\"1-9\"]\n"),
     ];
     for (document, section, head) in heads {
@@ -101,12 +108,15 @@ fn the_defaults_in_the_tables_of_keys_are_the_defaults() {
 }
 
 #[test]
-fn the_files_in_the_page_of_apps_can_be_used() {
-    let files: Vec<_> = APPS.split("```toml\n").skip(1).collect();
-    assert!(!files.is_empty());
+fn the_files_in_the_pages_of_the_front_can_be_used() {
+    let pages = [APPS, UPSTREAMS, WAITING_ROOM];
+    let files = |page: &'static str| page.split("```toml\n").skip(1);
+    assert!(pages.iter().all(|page| files(page).count() > 0));
+    let files = pages.into_iter().flat_map(files);
     // Files that a config names have to be there.
     let folder = Scratch::new();
-    for name in ["shop.pem", "shop.key", "failed.html", "shop-busy.html"] {
+    let names = ["shop.pem", "shop.key", "internal.pem"];
+    for name in names.iter().chain(&["failed.html", "shop-busy.html"]) {
         let path = folder.join(name);
         fs::write(&path, "").unwrap();
         fs::set_permissions(path, fs::Permissions::from_mode(0o600)).unwrap();
@@ -117,7 +127,7 @@ fn the_files_in_the_page_of_apps_can_be_used() {
         let text = text.replace("/etc/rideau/tls/", &there);
         let text = text.replace("/srv/pages/", &there);
         let text = text.replace("/srv/shop/public", &there);
-        let (config, faults) = Config::check(&text, "docs/apps.md", &|_| None);
+        let (config, faults) = Config::check(&text, "the page", &|_| None);
         assert!(config.is_some() && faults.is_empty(), "{faults}");
     }
 }

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use arc_swap::{ArcSwap, ArcSwapOption};
-use rideau_config::AppConfig;
+use rideau_config::{AppConfig, WaitingRoomConfig};
 use rideau_core::apps::AppId;
 use rideau_core::{Reason, Refusal};
 use rideau_process::StartReport;
@@ -14,6 +14,8 @@ use rideau_process::StartReport;
 use super::counts::AppCounters;
 use super::log_rate::LogRate;
 use super::output::Output;
+use super::server_list::AppServers;
+use super::waiting_room::AppRoom;
 
 /// One application.
 pub struct App {
@@ -39,6 +41,10 @@ pub struct App {
     on_trial: AtomicU64,
     /// How many requests that it failed may still be asked of the old code.
     second_chances: AtomicU64,
+    /// The servers that others start, if they do.
+    pub(super) servers: Option<AppServers>,
+    /// Where browsers wait that would wait too long.
+    room: ArcSwapOption<AppRoom>,
 }
 
 /// The most in one trial.
@@ -58,6 +64,27 @@ impl App {
             is_always: AtomicBool::new(false),
             on_trial: AtomicU64::new(0),
             second_chances: AtomicU64::new(0),
+            servers: config.servers.is_some().then(AppServers::default),
+            room: ArcSwapOption::empty(),
+        }
+    }
+
+    /// Others start what serves its requests.
+    pub fn has_servers(&self) -> bool {
+        self.servers.is_some()
+    }
+
+    /// Where its browsers wait that would wait too long; none if they wait as all others do.
+    pub(crate) fn room(&self) -> Option<Arc<AppRoom>> {
+        self.room.load_full()
+    }
+
+    /// It has such a waiting room from now on, or none. Browsers keep their places.
+    pub(super) fn follow_room(&self, config: Option<&WaitingRoomConfig>) {
+        match (config, self.room()) {
+            (None, _) => self.room.store(None),
+            (Some(config), Some(room)) => room.follow(config),
+            (Some(config), None) => self.room.store(Some(Arc::new(AppRoom::new(config)))),
         }
     }
 

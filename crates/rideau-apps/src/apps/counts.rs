@@ -16,7 +16,7 @@ const BOUNDS: [u64; 15] = [
 const CLASSES: [&str; 6] = ["1xx", "2xx", "3xx", "4xx", "5xx", "other"];
 
 /// The words for a refusal that is the front's and not the application's.
-const WORDS: [&str; 21] = [
+const WORDS: [&str; 23] = [
     "bad_request",
     "not_found",
     "file_unreadable",
@@ -35,6 +35,8 @@ const WORDS: [&str; 21] = [
     "queue_full",
     "queue_timeout",
     "app_failing",
+    "app_down",
+    "waiting_room",
     "shutting_down",
     "request_timeout",
     "other",

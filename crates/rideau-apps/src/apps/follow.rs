@@ -9,7 +9,7 @@ use rideau_core::apps::Restart;
 use rideau_process::panics;
 
 use super::app::App;
-use super::{Apps, Inner, restart_file};
+use super::{Apps, Inner, restart_file, servers};
 
 impl Apps {
     /// Find what cannot be before anything is changed.
@@ -19,10 +19,7 @@ impl Apps {
     /// If an option breaks a rule.
     pub fn validate(config: &Config) -> Result<(), OptionError> {
         config.front.limits.validate()?;
-        config
-            .apps
-            .iter()
-            .try_for_each(|app| app.options.validate())
+        config.served().try_for_each(|app| app.options.validate())
     }
 
     /// Be as a config says from now on. No request is lost by it: what is run
@@ -36,23 +33,36 @@ impl Apps {
             let _ = step.machine.set_limits(limits, step.now, step.effects);
         });
         let old = inner.apps.load_full();
-        let known = |name: &str| old.iter().find(|app| &*app.name == name);
-        let new = config
-            .apps
-            .iter()
-            .filter_map(|wanted| match known(&wanted.name) {
-                Some(app) => {
-                    inner.change(app, wanted);
-                    Some(Arc::clone(app))
-                }
-                None => inner.add(wanted),
-            });
+        let known = |wanted: &AppConfig| {
+            let is_same = |app: &&Arc<App>| {
+                *app.name == wanted.name && app.has_servers() == wanted.servers.is_some()
+            };
+            old.iter().find(is_same)
+        };
+        inner
+            .hosts_file
+            .store(config.front.hosts_file.clone().map(Arc::new));
+        let new = config.served().filter_map(|wanted| match known(wanted) {
+            Some(app) => {
+                inner.change(app, wanted);
+                Some(Arc::clone(app))
+            }
+            None => inner.add(wanted),
+        });
         let new: Vec<_> = new.collect();
+        for app in &new {
+            let wanted = app.config.load();
+            let own = wanted.access.waiting_room.as_ref();
+            app.follow_room(own.unwrap_or(&config.front.waiting_room).as_ref());
+        }
         let is_gone = |app: &&Arc<App>| new.iter().all(|other| other.id != app.id);
         let gone: Vec<_> = old.iter().filter(is_gone).cloned().collect();
         inner.apps.store(Arc::new(new));
         for app in gone {
             inner.step(|step| step.machine.remove(app.id, step.now, step.effects));
+            if let Some(servers) = &app.servers {
+                servers.config_changed();
+            }
         }
     }
 }
@@ -63,11 +73,21 @@ impl Inner {
             let options = self.options_now(config);
             let id = step.machine.add(options, step.now, step.effects).ok()?;
             let app = Arc::new(App::new(id, config));
+            if app.has_servers() {
+                (step.machine).await_servers(id, true, step.now, step.effects);
+            }
             // Its first processes are started when this step ends.
             self.tables().by_id.insert(id, Arc::clone(&app));
             Some(app)
         })?;
         let (apps, watched) = (Arc::downgrade(self), Arc::downgrade(&app));
+        if app.has_servers() {
+            self.spawn(async move {
+                let keep = || servers::keep(Weak::clone(&apps), Weak::clone(&watched));
+                panics::keep("the list of servers", keep).await;
+            });
+            return Some(app);
+        }
         self.spawn(async move {
             let watch = || restart_file::watch(Weak::clone(&apps), Weak::clone(&watched));
             panics::keep("the watch for restart.txt", watch).await;
@@ -88,7 +108,9 @@ impl Inner {
         self.step(|step| {
             let _ = (step.machine).reconfigure(app.id, options, step.now, step.effects);
         });
-        if !old.run.is_same_program(&wanted.run) {
+        if let Some(servers) = &app.servers {
+            servers.config_changed();
+        } else if !old.run.is_same_program(&wanted.run) {
             Apps(Arc::clone(self)).restart(app, Restart::Rolling, "the config");
         }
     }

@@ -2,6 +2,7 @@
 //! so itself.
 
 use std::future::pending;
+use std::io;
 use std::sync::Weak;
 
 use rideau_config::Health;
@@ -13,7 +14,7 @@ use super::running::Running;
 
 /// Wait until the process is gone, or is not well.
 pub(super) async fn watch(apps: &Weak<Inner>, running: &Weak<Running>, health: &Option<Health>) {
-    let Some(silent) = running.upgrade().map(|running| running.process.silent()) else {
+    let Some(silent) = running.upgrade().map(|running| running.child().silent()) else {
         return;
     };
     let asked = async {
@@ -43,17 +44,35 @@ async fn ask(running: &Weak<Running>, health: &Health) -> String {
         let Some(process) = running.upgrade() else {
             return pending().await;
         };
-        let probe = Probe {
-            path: health.path.clone(),
-            host: process.app.config.load().probe_host().into(),
-            purpose: "health",
+        fails = if is_well(&process, health).await {
+            0
+        } else {
+            fails + 1
         };
-        let answer = timeout(health.timeout, probe.status(&process.address)).await;
-        let is_well = matches!(answer, Ok(Ok(status)) if status < 500);
-        fails = if is_well { 0 } else { fails + 1 };
         if fails >= health.fails {
             let path = &health.path;
             return format!("{path} failed {fails} times in a row");
         }
     }
+}
+
+/// Ask once.
+pub(super) async fn is_well(running: &Running, health: &Health) -> bool {
+    let asked = ask_for(running, &health.path, "health");
+    let answer = timeout(health.timeout, asked).await;
+    matches!(answer, Ok(Ok(status)) if status < 500)
+}
+
+/// A request of the server's own, on a connection of its own.
+pub(super) async fn ask_for(
+    running: &Running,
+    path: &str,
+    purpose: &'static str,
+) -> io::Result<u16> {
+    let probe = Probe {
+        path: path.into(),
+        host: running.probe_host(),
+        purpose,
+    };
+    probe.ask(running.connections.open().await?).await
 }

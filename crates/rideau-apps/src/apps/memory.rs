@@ -41,18 +41,20 @@ impl Inner {
     }
 
     /// Read anew what these use.
-    pub(super) async fn measure(&self, all: Vec<Arc<Running>>) {
+    pub(super) async fn measure(&self, mut all: Vec<Arc<Running>>) {
+        // Others look after their servers.
+        all.retain(|running| running.own().is_some());
         if all.is_empty() {
             return;
         }
         let used = spawn_blocking(move || {
             let process_list = ProcessList::take();
             let used = |running: Arc<Running>| {
-                let usage = running.process.usage(&process_list);
+                let usage = running.own()?.usage(&process_list);
                 running.spent(usage.processor);
-                (running.id, usage.memory)
+                Some((running.id, usage.memory))
             };
-            all.into_iter().map(used).collect::<Vec<_>>()
+            all.into_iter().filter_map(used).collect::<Vec<_>>()
         });
         let Ok(used) = used.await else { return };
         self.step(|step| {

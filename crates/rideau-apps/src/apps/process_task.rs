@@ -19,7 +19,7 @@ use tokio::time::{sleep, timeout};
 use super::Inner;
 use super::app::App;
 use super::health;
-use super::running::Running;
+use super::running::{Origin, Running};
 use crate::upstream::{Connections, KeepAlive};
 
 /// A process that was killed is gone by then, or stuck in the system.
@@ -28,7 +28,7 @@ pub(super) const KILLED_WAIT: Duration = Duration::from_secs(10);
 const WARM_UP_MAX: Duration = Duration::from_secs(10);
 
 /// How many idle connections to one process are enough.
-const IDLE_MAX: usize = 1024;
+pub(super) const IDLE_MAX: usize = 1024;
 /// A longer line of what a process writes is cut.
 const LINE_MAX: usize = 16 << 10;
 
@@ -37,7 +37,7 @@ pub(super) struct ProcessSlot {
     /// There once it is ready.
     pub(super) running: Option<Arc<Running>>,
     pub(super) stop: watch::Sender<Option<Stopping>>,
-    draining: watch::Sender<Option<Leaving>>,
+    pub(super) draining: watch::Sender<Option<Leaving>>,
 }
 
 /// How a process is to be stopped.
@@ -83,9 +83,9 @@ impl ProcessSlot {
 
 /// Tells the machine that nothing is left of a process, however its task ends.
 /// One that was still starting has failed to start by that.
-struct Gone {
-    inner: Arc<Inner>,
-    id: ProcessId,
+pub(super) struct Gone {
+    pub(super) inner: Arc<Inner>,
+    pub(super) id: ProcessId,
 }
 
 impl Drop for Gone {
@@ -117,7 +117,7 @@ pub(super) async fn run(inner: Arc<Inner>, start: Start, stop: Word) {
         let running = |slot: &ProcessSlot| slot.running.clone();
         let running = inner.tables().slots.get(&id).and_then(running);
         if let Some(running) = running {
-            let kill = running.process.stop_with(Signal::Kill, Duration::ZERO);
+            let kill = running.child().stop_with(Signal::Kill, Duration::ZERO);
             kill.await;
         }
     };
@@ -185,7 +185,7 @@ async fn serve(
     #[cfg(test)]
     start.plant("service");
     let stopping = tokio::select! {
-        exit = running.process.exited() => Err(exit),
+        exit = running.child().exited() => Err(exit),
         stopping = stopped(stop) => Ok(stopping),
     };
     #[cfg(test)]
@@ -195,7 +195,7 @@ async fn serve(
     let stopping = match stopping {
         Ok(Stopping { why, .. }) if why == Leaving::Unreachable && running.is_ending() => {
             tokio::select! {
-                exit = running.process.exited() => Err(exit),
+                exit = running.child().exited() => Err(exit),
                 () = hurried(stop) => stopping,
                 () = sleep(KILLED_WAIT) => stopping,
             }
@@ -206,18 +206,18 @@ async fn serve(
         Ok(Stopping { why, at_once }) => {
             let text = format!(
                 "process {id} (pid {}) is stopped: {}",
-                running.pid(),
+                running.child().pid(),
                 why.word()
             );
             inner.tell(&start.app.name, text, None);
             end(&running, stop, at_once).await
         }
         Err(exit) => {
-            let text = format!("process {id} (pid {}) ended: {exit}", running.pid());
+            let text = format!("process {id} (pid {}) ended: {exit}", running.child().pid());
             inner.tell(&start.app.name, text, None);
             lose(inner, start, &running, &program(config, None), exit);
             running
-                .process
+                .child()
                 .stop_with(Signal::Kill, Duration::ZERO)
                 .await
         }
@@ -225,18 +225,18 @@ async fn serve(
     if ended.is_none() {
         let text = format!(
             "process {id} (pid {}) was killed and is stuck",
-            running.pid()
+            running.child().pid()
         );
         inner.tell(&start.app.name, text, None);
         // It is counted for as long as there is anything of it.
-        running.process.gone().await;
+        running.child().gone().await;
     }
 }
 
 /// A process has ended by itself. If that makes its start a failed one, the asks
 /// that are refused from now on are told why.
 fn lose(inner: &Arc<Inner>, start: &Start, running: &Running, program: &Program, exit: Exit) {
-    let report = StartReport::unanswered(program, &running.process, exit);
+    let report = StartReport::unanswered(program, running.child(), exit);
     let known = start.app.report.swap(Some(Arc::new(report)));
     let has_failed = inner.step(|step| {
         // A request to it may have noticed first.
@@ -254,12 +254,12 @@ fn lose(inner: &Arc<Inner>, start: &Start, running: &Running, program: &Program,
 
 /// Stop it mildly, unless there is or comes word to kill it.
 async fn end(running: &Running, stop: &mut Word, at_once: bool) -> Option<Exit> {
-    let kill = || running.process.stop_with(Signal::Kill, Duration::ZERO);
+    let kill = || running.child().stop_with(Signal::Kill, Duration::ZERO);
     if at_once {
         return kill().await;
     }
     tokio::select! {
-        ended = running.process.stop() => ended,
+        ended = running.child().stop() => ended,
         () = hurried(stop) => kill().await,
     }
 }
@@ -272,7 +272,7 @@ async fn hurried(stop: &mut Word) {
     }
 }
 
-async fn stopped(stop: &mut Word) -> Stopping {
+pub(super) async fn stopped(stop: &mut Word) -> Stopping {
     let told = stop.wait_for(Option::is_some).await;
     told.ok().and_then(|told| *told).unwrap_or(Stopping {
         why: Leaving::Closed,
@@ -409,11 +409,11 @@ impl Inner {
             id: start.process,
             generation: start.generation,
             app: Arc::clone(&start.app),
-            connections: Connections::new(address.clone(), keep_alive),
+            connections: Connections::new(address.clone(), None, keep_alive),
             address,
             requests: Default::default(),
             processor: Default::default(),
-            process,
+            origin: Origin::Own(process),
             draining: slot.draining.subscribe(),
         });
         slot.running = Some(Arc::clone(&running));
@@ -502,7 +502,7 @@ mod tests {
                 assert!(apps.detach(first.id));
             }
             let next = ready(&apps, |running| !is_first(running)).await;
-            assert!(next.process.is_alive(), "{place}");
+            assert!(next.child().is_alive(), "{place}");
             // Nothing is left of the first, and it is counted no more.
             let until = Instant::now() + PATIENCE;
             let shown = || apps.shown(&apps.all()[0]).expect("it is there");

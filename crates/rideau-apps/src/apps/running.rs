@@ -1,4 +1,4 @@
-//! A process that is ready, as the requests that use it see it.
+//! A process that is ready, or a server, as the requests that use it see it.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
+use rideau_config::ServerPlace;
 use rideau_core::apps::{Leaving, ProcessId};
 use rideau_process::{Address, Process};
 use tokio::sync::watch;
@@ -15,7 +16,7 @@ use super::app::App;
 use crate::io_threads::IoThreads;
 use crate::upstream::Connections;
 
-/// A process that is ready.
+/// A process that is ready, or a server that others started.
 pub struct Running {
     /// Which it is.
     pub id: ProcessId,
@@ -31,8 +32,16 @@ pub struct Running {
     pub requests: Requests,
     /// The processor time it had used at the last look, in microseconds.
     pub(super) processor: AtomicU64,
-    pub(super) process: Process,
+    pub(super) origin: Origin,
     pub(super) draining: watch::Receiver<Option<Leaving>>,
+}
+
+/// Where something that serves comes from.
+pub(super) enum Origin {
+    /// It was started here.
+    Own(Process),
+    /// Others started it, and the config has it so.
+    Server(ServerPlace),
 }
 
 /// A request that a process serves, as operators see it.
@@ -85,14 +94,53 @@ struct Place {
 const PATH_MAX: usize = 512;
 
 impl Running {
-    /// Its number in the system.
-    pub fn pid(&self) -> i32 {
-        self.process.pid()
+    /// The process, if it was started here.
+    pub(super) fn own(&self) -> Option<&Process> {
+        match &self.origin {
+            Origin::Own(process) => Some(process),
+            Origin::Server(_) => None,
+        }
     }
 
-    /// Whether it has begun to end. Asks the system, so not for every request.
+    /// The process around which there is a task.
+    pub(super) fn child(&self) -> &Process {
+        self.own().expect("such a task is around processes alone")
+    }
+
+    /// What the config calls it, if others started it.
+    pub fn server(&self) -> Option<&ServerPlace> {
+        match &self.origin {
+            Origin::Own(_) => None,
+            Origin::Server(place) => Some(place),
+        }
+    }
+
+    /// How people are told of a server: its address, and its name if it has one.
+    pub(super) fn called(&self) -> String {
+        match self.server() {
+            Some(place @ ServerPlace::Name { .. }) => format!("{} ({place})", self.address),
+            _ => self.address.to_string(),
+        }
+    }
+
+    /// The host that the server's own requests to it are for.
+    pub(super) fn probe_host(&self) -> String {
+        let config = self.app.config.load();
+        match self.server().and_then(ServerPlace::host) {
+            Some(host) if config.hosts.iter().all(|host| host.contains('*')) => host,
+            _ => config.probe_host().into(),
+        }
+    }
+
+    /// Its number in the system, if it was started here.
+    pub fn pid(&self) -> Option<i32> {
+        self.own().map(Process::pid)
+    }
+
+    /// Whether it has begun to end, as far as is known. Asks the system, so not for every
+    /// request.
     pub fn is_ending(&self) -> bool {
-        self.process.is_ending()
+        self.own().is_some_and(Process::is_ending)
     }
 
     /// The processor time it had used at the last look, with all it has started.

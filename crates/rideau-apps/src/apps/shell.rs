@@ -12,6 +12,7 @@ use super::Inner;
 use super::app::App;
 use super::process_task::{self, ProcessSlot, Stopping};
 use super::running::Running;
+use super::server_task;
 use super::session::{Session, Waiter};
 use super::trial;
 
@@ -50,7 +51,8 @@ impl AppsShell {
 
     /// Tell operators of a note, and requests which code is on trial.
     fn note(&self, tables: &Tables, note: &Note, after: &mut After) {
-        let Some((app, text)) = said(note) else {
+        let known = said(note).or_else(|| tables.said_of_server(note));
+        let Some((app, text)) = known else {
             return;
         };
         let Some(app) = tables.by_id.get(&app).cloned() else {
@@ -58,6 +60,15 @@ impl AppsShell {
         };
         match *note {
             Note::TrialBegan { generation, .. } => app.set_trial(Some(generation)),
+            // Its name may have another address by now.
+            Note::ServerDown { .. } => {
+                let app = Arc::clone(&app);
+                self.call(after, move |_| {
+                    if let Some(servers) = &app.servers {
+                        servers.one_is_down();
+                    }
+                });
+            }
             // Of code that was rejected, requests are still inside.
             Note::TrialEnded { ended, .. } if ended.verdict.is_good() => app.set_trial(None),
             _ => (),
@@ -125,8 +136,14 @@ impl Shell<core::Apps<Waiter>> for AppsShell {
                     });
                 }
             }
-            // No app has servers here.
-            Effect::Look { .. } => (),
+            Effect::Look { server, .. } => {
+                let slot = tables.slots.get(&server);
+                if let Some(running) = slot.and_then(|slot| slot.running.clone()) {
+                    self.call(after, move |inner| {
+                        inner.spawn(server_task::look(Arc::clone(&inner), running));
+                    });
+                }
+            }
             Effect::Note(note) => self.note(&tables, &note, after),
             Effect::Closed => self.call(after, |inner| {
                 inner.closed.send_replace(true);
@@ -141,6 +158,45 @@ impl Tables {
         let slot = self.slots.get(&process);
         let running = slot.and_then(|slot| slot.running.clone());
         running.expect("the machine grants places in processes that are ready")
+    }
+}
+
+impl Tables {
+    /// The event text of a note about a server, and its upstream.
+    fn said_of_server(&self, note: &Note) -> Option<(AppId, String)> {
+        let called = |server: ProcessId| {
+            let slot = self.slots.get(&server);
+            let running = slot.and_then(|slot| slot.running.as_ref());
+            running.map_or_else(|| server.to_string(), |running| running.called())
+        };
+        Some(match *note {
+            Note::ServerDown { app, server, why } => {
+                let (server, why) = (called(server), why.word());
+                (app, format!("server {server} is down: {why}"))
+            }
+            Note::ServerUp {
+                app,
+                server,
+                down_for,
+            } => {
+                let (server, down_for) = (called(server), Brief(down_for));
+                (
+                    app,
+                    format!("server {server} answers again after {down_for}"),
+                )
+            }
+            Note::ServerLearnt {
+                app,
+                server,
+                concurrency: (before, after),
+            } => {
+                let server = called(server);
+                let text =
+                    format!("server {server} gets {after} requests at a time, and got {before}");
+                (app, text)
+            }
+            _ => return None,
+        })
     }
 }
 

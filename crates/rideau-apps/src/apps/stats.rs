@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use rideau_core::WaitingRoomStats;
 use rideau_core::apps::{AppStats, Deploy, ProcessStats, State, Stats};
 use rideau_process::StartReport;
 use serde::Serialize;
@@ -24,6 +25,10 @@ pub struct AppShown {
     pub report: Option<Arc<StartReport>>,
     /// How many processes it may have, if that is limited for it alone.
     pub max: Option<usize>,
+    /// Others start what serves its requests.
+    pub has_servers: bool,
+    /// Its waiting room, if it has one.
+    pub room: Option<WaitingRoomStats>,
 }
 
 /// One process.
@@ -33,6 +38,8 @@ pub struct ProcessShown {
     pub stats: ProcessStats,
     /// Its number in the system, once it is ready.
     pub pid: Option<i32>,
+    /// What the config calls it, if others started it.
+    pub server: Option<String>,
     /// The processor time it had used at the last look.
     pub processor: Duration,
     /// Where it is reached.
@@ -96,7 +103,9 @@ impl Inner {
         })?;
         let processes = found.into_iter().map(|(stats, running)| ProcessShown {
             stats,
-            pid: running.as_ref().map(|running| running.pid()),
+            pid: running.as_ref().and_then(|running| running.pid()),
+            server: (running.as_ref())
+                .and_then(|running| running.server().map(ToString::to_string)),
             processor: running
                 .as_ref()
                 .map_or(Duration::ZERO, |running| running.processor()),
@@ -108,6 +117,8 @@ impl Inner {
             processes: processes.collect(),
             report: app.report(),
             max: app.config.load().options.max,
+            has_servers: app.has_servers(),
+            room: app.room().map(|room| room.stats()),
             stats,
         })
     }
@@ -132,6 +143,7 @@ impl AppShown {
             Deploy::Rolling => "restarting",
             Deploy::Settled if self.stats.failing.is_some() => "failing",
             Deploy::Settled if has(|state| *state == State::Ready) => "ready",
+            Deploy::Settled if has(|state| matches!(state, State::Down(_))) => "down",
             Deploy::Settled if has(|state| *state == State::Starting) => "starting",
             Deploy::Settled => "stopped",
         }

@@ -64,12 +64,14 @@ struct LoggedAnswer {
 }
 
 /// The process that answered.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 struct ServedBy {
     waited: Duration,
     took: Duration,
     process: u64,
-    pid: i32,
+    pid: Option<i32>,
+    /// The address of a server that others start.
+    server: Option<String>,
     generation: u64,
 }
 
@@ -133,6 +135,7 @@ impl LogEntry {
             took,
             process: process.id.0,
             pid: process.pid(),
+            server: process.server().map(|_| process.address.to_string()),
             generation: process.generation,
         });
     }

@@ -32,8 +32,8 @@ impl ProxyRequest {
     ///
     /// If it cannot, how far it has come.
     pub(super) fn fast_path<'a>(&'a self, visit: &Visit<'a>) -> Result<FastPath, Box<Start<'a>>> {
-        if self.config.http.request_timeout.is_some() {
-            // The longer way minds the time.
+        if self.config.http.request_timeout.is_some() || self.by_rules.room.is_some() {
+            // The longer way minds the time, and the line of a waiting room.
             return Err(Box::new(Start::New));
         }
         let session = match visit.front.apps.begin_ask(&self.app, &self.wanted(None)) {

@@ -134,13 +134,19 @@ impl Front {
             None => Ok(None),
         };
         let answered = match answered {
-            Ok(None) => proxy_request.run(visit, sent, start).await,
+            Ok(None) => match proxy_request.wait_outside(visit) {
+                None => proxy_request.run(visit, sent, start).await,
+                Some(page) => Ok(page),
+            },
             Ok(Some(reply)) => Ok(reply),
             Err(no) => Err(no),
         };
         match answered {
             Ok(reply) => reply,
             Err(no) => {
+                if let Some(page) = proxy_request.wait_again(visit, &no) {
+                    return page;
+                }
                 proxy_request.refused(&no, begun, visit.conn);
                 self.refuse(&no, begun, visit.conn)
             }
@@ -238,6 +244,9 @@ impl ProxyRequest {
 
     /// List what the place is for, so that it can be looked at.
     pub(super) fn listed(&self, visit: &Visit<'_>, mut session: Session) -> Session {
+        if let Some(room) = &self.by_rules.room {
+            room.enter();
+        }
         let client = visit.conn.peer.ip();
         session.list(&self.method, self.path(), Some(client), self.came.0);
         session

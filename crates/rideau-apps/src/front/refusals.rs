@@ -191,6 +191,7 @@ impl RequestRefusal {
                 "queue_full" => "Too many requests are waiting. Please try again soon.",
                 "queue_timeout" => "The application was too busy. Please try again soon.",
                 "shutting_down" => "The server is stopping. Please try again soon.",
+                "app_down" => "The application does not answer. Please try again soon.",
                 _ => "The application could not be started.",
             },
             Self::Unreachable => "The application cannot be reached.",
@@ -413,6 +414,7 @@ fn word_of(refusal: &Refusal) -> &'static str {
         Reason::Full | Reason::Busy | Reason::Protected => "queue_full",
         Reason::Closed | Reason::Cancelled => "shutting_down",
         Reason::Starting | Reason::Suspended | Reason::Nowhere => "app_failing",
+        Reason::Down => "app_down",
         _ => "queue_timeout",
     }
 }

@@ -17,6 +17,7 @@ use super::error_page::Reads;
 use super::headers::{self, END, Toward};
 use super::ids::Id;
 use super::refusals::RequestRefusal;
+use super::room_visit::RoomVisit;
 use super::router::{Route, RouteTarget};
 use super::rules::{FrontRules, RequestRules};
 use super::static_files::FileRequest;
@@ -102,6 +103,8 @@ pub(super) struct ByRules {
     pub(super) file: Option<Arc<FileRequest>>,
     /// How its answer is compressed, if it is.
     pub(super) compress: Option<Arc<CompressRules>>,
+    /// The waiting room that it may be told to wait in.
+    pub(super) room: Option<Box<RoomVisit>>,
 }
 
 impl Front {
@@ -170,6 +173,10 @@ impl Front {
             by_rules.compress = own.compress.clone();
             if upgrade.is_none() {
                 by_rules.file = own.file(heard.method, whole, path.len())?;
+                let room = own.room.as_ref();
+                by_rules.room = room.and_then(|room| {
+                    RoomVisit::new(room, conn, (heard.method, heard.fields, heard.accept))
+                });
             }
         }
         let config = app.config.load_full();

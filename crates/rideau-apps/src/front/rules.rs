@@ -20,6 +20,7 @@ use super::https::SecurePlace;
 use super::rate_limit::RequestLimiter;
 use super::refusals::RequestRefusal;
 use super::static_files::{FileRequest, StaticFolders};
+use crate::apps::AppRoom;
 use crate::http1::fields::{Fields, is};
 
 /// The rules of a front.
@@ -48,6 +49,8 @@ pub(super) struct RequestRules {
     pub(super) pages: ErrorPageSet,
     files: StaticFolders,
     pub(super) compress: Option<Arc<CompressRules>>,
+    /// Where browsers wait that would wait too long.
+    pub(super) room: Option<Arc<AppRoom>>,
 }
 
 /// The networks whose clients are served.
@@ -64,7 +67,7 @@ impl FrontRules {
     /// still counted, where the limit is the same.
     pub(super) fn new<'a>(
         config: &FrontConfig,
-        apps: impl Iterator<Item = &'a AppConfig>,
+        apps: impl Iterator<Item = (&'a AppConfig, Option<Arc<AppRoom>>)>,
         secure: Option<&SecurePlace>,
         writer: &Arc<LogWriter>,
         old: Option<&Self>,
@@ -89,8 +92,9 @@ impl FrontRules {
             pages: ErrorPageSet::read(&config.error_page, &ErrorPageSet::default()),
             files: StaticFolders::default(),
             compress: None,
+            room: None,
         };
-        let of_app = |app: &AppConfig| {
+        let of_app = |(app, room): (&AppConfig, Option<Arc<AppRoom>>)| {
             let old = old.and_then(|old| old.of_apps.iter().find(|old| old.app == app.name));
             let access = &app.access;
             let own = old.and_then(|old| old.limiters[1].as_ref());
@@ -118,6 +122,7 @@ impl FrontRules {
                     access.compress_min.unwrap_or(config.compress_min),
                 )
                 .map(Arc::new),
+                room,
             })
         };
         let of_apps = apps.map(of_app).collect();
@@ -201,6 +206,7 @@ impl RequestRules {
             && self.pages.is_empty()
             && self.files.is_empty()
             && self.compress.is_none()
+            && self.room.is_none()
     }
 
     fn lets_all(&self) -> bool {
@@ -304,7 +310,8 @@ mod tests {
     }
 
     fn rules(config: &FrontConfig, apps: &[AppConfig]) -> Option<FrontRules> {
-        FrontRules::new(config, apps.iter(), None, &Arc::default(), None)
+        let apps = apps.iter().map(|app| (app, None));
+        FrontRules::new(config, apps, None, &Arc::default(), None)
     }
 
     #[test]
@@ -349,7 +356,7 @@ mod tests {
         app.access.rate_limit = limit(2);
         let first = rules(&config, std::slice::from_ref(&app)).expect("there are some");
         let next = |config: &FrontConfig, app: &AppConfig| {
-            let apps = std::slice::from_ref(app).iter();
+            let apps = [(app, None)].into_iter();
             FrontRules::new(config, apps, None, &Arc::default(), Some(&first)).expect("some")
         };
         let is_same = |one: &FrontRules, at: usize| {

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
+use tokio_rustls::TlsStream;
 
 use super::certificates::{ALPN_H2, Certificates, Tls};
 use super::client::ClientCount;
@@ -81,7 +82,7 @@ impl OpenConn {
         let mut conn = self.conn(true);
         let shaken = self.while_open(self.patience().head, tls.accept(stream));
         let (stream, shown) = match Box::pin(shaken).await {
-            Some(Ok((stream, shown))) => (Box::new(stream), shown),
+            Some(Ok((stream, shown))) => (Box::new(TlsStream::from(stream)), shown),
             Some(Err(error)) => return tracing::debug!("no TLS for HTTP: {error}"),
             None => return tracing::debug!("no TLS for HTTP in time"),
         };

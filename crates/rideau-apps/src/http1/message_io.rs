@@ -6,7 +6,7 @@ mod tests;
 
 use std::io::{self, IoSlice};
 use std::pin::{Pin, pin};
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll, Waker, ready};
 
 use hyper::body::{Buf, Bytes};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
@@ -83,9 +83,13 @@ impl MessageIo {
         self.poll_fill(context, thread_buffer::LEN)
     }
 
-    /// Nothing came that is known of. No task is woken if something does, and no
-    /// caller asks this within TLS.
+    /// Nothing came that is known of. No task is woken if something does.
     pub(crate) fn is_silent(&mut self) -> bool {
+        if let Stream::Tls(_) = self.stream {
+            // What came may be of TLS alone.
+            let mut context = Context::from_waker(Waker::noop());
+            return self.poll_more(&mut context).is_pending();
+        }
         if !self.stream.may_be_readable() {
             return true;
         }

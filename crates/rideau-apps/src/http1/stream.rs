@@ -15,7 +15,7 @@ use rustix::net::{RecvFlags, SendFlags, recv, send};
 use socket2::{SockRef, TcpKeepalive};
 use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
-use tokio_rustls::server::TlsStream;
+use tokio_rustls::TlsStream;
 
 /// A client that is silent is asked whether it is there.
 const ASK_AFTER: Duration = Duration::from_secs(60);

@@ -45,16 +45,16 @@ pub(super) struct AppReadyWays;
 /// The rules of a trial, or none.
 pub(super) struct TrialTable;
 /// How to know that a process is well.
-pub(super) struct Checked;
+pub(crate) struct Checked;
 /// A cookie that leads back to the same process, or a table with how long to wait for it.
-pub(super) struct Sticky;
+pub(crate) struct Sticky;
 /// What becomes of streams.
-pub(super) struct Streams;
+pub(crate) struct Streams;
 
 impl AppConfig {
     /// None if it has no program; that is noted.
     pub(crate) fn read(name: &str, section: &Section<'_>) -> Option<Self> {
-        check_name(name, section);
+        check_name("apps", name, section);
         let command = command(name, section);
         let is_there = command.is_some();
         let mut app = Self::default();
@@ -349,14 +349,14 @@ impl Kind<AppConfig> for Streams {
 }
 
 /// The name is part of paths, and of a cookie.
-fn check_name(name: &str, section: &Section<'_>) {
+pub(crate) fn check_name(kind: &str, name: &str, section: &Section<'_>) {
     const LEN_MAX: usize = 64;
     let is_known = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
     let (message, hint) = if name.len() > LEN_MAX {
-        let message = format!("the name of an app has {LEN_MAX} bytes at most");
+        let message = format!("the name of one of the {kind} has {LEN_MAX} bytes at most");
         (message, "give it a shorter one")
     } else if !name.chars().all(is_known) || name.starts_with('.') {
-        let message = format!("the name {name:?} has letters that apps cannot have");
+        let message = format!("the name {name:?} has letters that {kind} cannot have");
         let hint = "letters, digits, dashes, underscores, and dots but for the first";
         (message, hint)
     } else {

@@ -28,6 +28,21 @@ pub(super) fn meaning(key: &str, is_less: bool) -> &'static str {
     }
 }
 
+/// The same of an upstream.
+pub(super) fn upstream_meaning(key: &str, is_less: bool) -> &'static str {
+    match key {
+        "servers" => {
+            "New servers get requests as soon as their addresses are known; those that are gone \
+             finish theirs."
+        }
+        "tls" | "connect_timeout" => "For new connections.",
+        "concurrency" if is_less => {
+            "Requests that are served go on; a server gets no others until it has room."
+        }
+        key => meaning(key, is_less),
+    }
+}
+
 pub(super) fn arrival(name: &str, new: &Config) -> String {
     let app = new.apps.iter().find(|app| app.name == name);
     match app.map_or(0, |app| app.options.min) {
@@ -45,5 +60,14 @@ pub(super) fn departure(live: Option<Live>) -> String {
         None => "Waiting requests are refused; its processes finish their requests and are \
                  stopped."
             .into(),
+    }
+}
+
+pub(super) fn upstream_departure(live: Option<Live>) -> String {
+    match live {
+        Some(Live { held, waiting }) => {
+            format!("{waiting} that wait are refused; {held} served to their end.")
+        }
+        None => "Waiting requests are refused; what is served goes on to its end.".into(),
     }
 }

@@ -9,6 +9,7 @@ pub(super) fn check(notes: &Notes<'_>, sections: &Sections<'_>, config: &Config)
     check_routes(notes, sections, config);
     check_places(notes, sections, config);
     check_min(notes, sections, config);
+    check_names(notes, sections);
     check_front(notes, sections);
 }
 
@@ -52,12 +53,12 @@ fn check_routes(notes: &Notes<'_>, sections: &Sections<'_>, config: &Config) {
     for route in &config.front.routes {
         let is_there = |app: &AppConfig| Some(&app.name) == route.to.as_ref();
         if let Some(to) = &route.to
-            && !config.apps.iter().any(is_there)
-            && sections.apps.iter().all(|(name, _)| name != to)
+            && !config.served().any(is_there)
+            && served(sections).all(|(name, _)| name != to)
             && let Some(section) = named(&sections.routes, &route.name)
         {
             let message = format!("there is no app `{to}`");
-            let names = sections.apps.iter().map(|(name, _)| *name);
+            let names = served(sections).map(|(name, _)| *name);
             notes.error(section.at("to"), message, suggest_section("app", to, names));
         }
     }
@@ -75,6 +76,15 @@ fn leads<'a>(sections: &'a Sections<'a>, config: &'a Config) -> Vec<Lead<'a>> {
             section: named(&sections.apps, &app.name)?,
         })
     });
+    let upstreams = config.upstreams.iter().filter_map(|upstream| {
+        Some(Lead {
+            kind: "upstream",
+            name: &upstream.app.name,
+            hosts: &upstream.app.hosts,
+            paths: &upstream.app.paths,
+            section: named(&sections.upstreams, &upstream.app.name)?,
+        })
+    });
     let routes = config.front.routes.iter().filter_map(|route| {
         Some(Lead {
             kind: "route",
@@ -85,6 +95,7 @@ fn leads<'a>(sections: &'a Sections<'a>, config: &'a Config) -> Vec<Lead<'a>> {
         })
     });
     let is_read = |lead: &Lead<'_>| !lead.hosts.is_empty() || !has_some(lead.section, "hosts");
+    let apps = apps.chain(upstreams);
     apps.chain(routes).filter(is_read).collect()
 }
 
@@ -95,6 +106,22 @@ impl<'a> Lead<'a> {
         let any = hosts.is_empty().then_some(None);
         let hosts = hosts.iter().map(|host| Some(host.as_str())).chain(any);
         hosts.flat_map(move |host| paths.iter().map(move |path| (host, path.as_str())))
+    }
+}
+
+/// All that requests can be led to.
+fn served<'a>(sections: &'a Sections<'a>) -> impl Iterator<Item = &'a (&'a str, Section<'a>)> {
+    sections.apps.iter().chain(&sections.upstreams)
+}
+
+/// Requests, rights and numbers know apps and upstreams by their names alone.
+fn check_names(notes: &Notes<'_>, sections: &Sections<'_>) {
+    for (name, section) in &sections.upstreams {
+        if sections.apps.iter().any(|(app, _)| app == name) {
+            let message = format!("the upstream `{name}` has the name of an app");
+            let hint = "give one of them another name";
+            notes.error(section.at.clone(), message, hint);
+        }
     }
 }
 
@@ -143,11 +170,15 @@ fn check_min(notes: &Notes<'_>, sections: &Sections<'_>, config: &Config) {
 fn check_front(notes: &Notes<'_>, sections: &Sections<'_>) {
     let front = sections.front.as_ref();
     let is_there = |key| front.is_some_and(|front| has_some(front, key));
-    if let Some((name, section)) = sections.apps.first()
+    let kinds = [("app", &sections.apps), ("upstream", &sections.upstreams)];
+    let mut first = kinds
+        .iter()
+        .filter_map(|(kind, all)| Some((*kind, all.first()?)));
+    if let Some((kind, (name, section))) = first.next()
         && !is_there("listen")
         && !is_there("tls_listen")
     {
-        let message = format!("no client can reach app `{name}`: the front listens nowhere");
+        let message = format!("no client can reach {kind} `{name}`: the front listens nowhere");
         let hint = "write listen = [\"127.0.0.1:3000\"] under [front]";
         notes.warn(section.at.clone(), message, hint);
     }

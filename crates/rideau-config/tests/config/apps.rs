@@ -369,6 +369,8 @@ fn the_defaults_of_apps_in_the_reference_are_the_defaults() {
         allow: Vec::new(),
         deny: Vec::new(),
         rate_limit: None,
+        waiting_room: None,
+        hosts_file: None,
         access_hide: Vec::new(),
         static_files: Vec::new(),
         compress: Vec::new(),

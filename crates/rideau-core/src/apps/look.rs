@@ -11,7 +11,7 @@ use crate::waiting::Account;
 use super::app::App;
 use super::effect::{AppId, ProcessId};
 use super::process::Process;
-use super::stats::{AppStats, Deploy, ProcessStats, Stats};
+use super::stats::{AppLoad, AppStats, Deploy, ProcessStats, Stats};
 use super::{Apps, Mode, come_back};
 
 /// The words in which apps speak of themselves.
@@ -85,6 +85,39 @@ impl<R: Reply> Apps<R> {
             concurrency: app.limit(),
             concurrency_moves: app.learnt.moves() + app.server_moves,
             streams: streams.sum(),
+        })
+    }
+
+    /// How busy an app is. None if there is no such app, or an ask would be refused whatever
+    /// it waits.
+    pub fn load(&self, app: AppId, now: Instant) -> Option<AppLoad> {
+        let at = app.0;
+        let app = self.apps.get(at as usize)?.as_ref()?;
+        if app.is_removed || app.hopeless(now).is_some() {
+            return None;
+        }
+        let slots = app.slots.iter().map(|slot| self.processes.at(*slot));
+        let ready = slots.filter(|process| process.is_ready());
+        let (places, free) = ready.fold((0, 0), |(places, free), process| {
+            let limit = app.limit_in(process);
+            (
+                places + limit,
+                free + limit.saturating_sub(process.sessions),
+            )
+        });
+        let start = match app.options.servers {
+            // They are known soon.
+            Some(_) => Duration::ZERO,
+            None => app.pace.start(),
+        };
+        let is_ready = app.counts.ready > 0;
+        Some(AppLoad {
+            waiting: app.waiting.len() + app.aside.len(),
+            free,
+            places: if is_ready { places } else { app.limit() },
+            start: (!is_ready).then_some(start),
+            finished: app.finished,
+            service_time: app.pace.service(),
         })
     }
 

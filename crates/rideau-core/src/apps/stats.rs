@@ -80,6 +80,23 @@ pub struct AppStats {
     pub streams: usize,
 }
 
+/// How busy an app is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct AppLoad {
+    /// How many asks wait.
+    pub waiting: usize,
+    /// Places that are free,
+    pub free: usize,
+    /// and all of them; or those of one process, if none is ready.
+    pub places: usize,
+    /// None is ready, and how long a start is expected to take.
+    pub start: Option<Duration>,
+    /// Requests that were finished.
+    pub finished: u64,
+    /// How long a request is expected to take.
+    pub service_time: Duration,
+}
+
 /// How the last change of code went.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Deploy {

@@ -35,6 +35,31 @@ fn the_first_ask_starts_a_process_and_gets_its_place() {
     );
 }
 
+#[test]
+fn an_app_says_how_busy_it_is() {
+    check(
+        "",
+        &["concurrency=2 max=2", "servers=1 concurrency=3"],
+        "
+           0 new                               | A.load 0/2/0+1000 B.load none
+           0 ask A a      -> start A1 v1       | A.load 0/2/1+1000
+          10 started 1    -> a gets 1          | A.load 1/2/0
+          10 ask A b      -> b gets 1          | A.load 0/2/0
+          10 ask A c                           | A.load 0/2/1
+          20 answer a     -> c gets 1          | A.load 0/2/0
+          20 answer b                          | A.load 1/2/0
+          30 await B servers                   | B.load 0/3/0+0
+          30 server B     -> server 2          | B.load 3/3/0
+          30 server B     -> server 3          | B.load 6/6/0
+          30 ask B d avoid=3 -> d gets 2       | B.load 5/6/0
+          30 disable 3                         | B.load 2/3/0
+          40 unwell 2     -> 2 down unwell     | B.load 0/3/0+0
+          40 await B none                      | B.load none
+          50 remove A     -> drain 1 closed    | A.load none
+        ",
+    );
+}
+
 // S2, F1: the counter went up twice for each session.
 #[test]
 fn each_request_is_counted_once() {

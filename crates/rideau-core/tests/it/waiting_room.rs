@@ -96,6 +96,52 @@ fn turns_come_in_order_and_each_is_used_once() {
 }
 
 #[test]
+fn others_that_never_were_in_the_line_do_not_stop_it() {
+    let mut room = WaitingRoom::new(OPTIONS);
+    // Programs see to it that sixty wait at all times: for twelve seconds each.
+    let flooded = |second: u64| RoomLoad {
+        waiting: 60,
+        departed: 5 * second,
+        ..FULL
+    };
+    let serials: Vec<_> = (0..30)
+        .map(|_| place_of(room.come(None, &flooded(0), at(0))).serial)
+        .collect();
+    for second in 1..12 {
+        let now = at(second * 1_000);
+        let places = serials
+            .iter()
+            .map(|it| place_of(room.come(Some(*it), &flooded(second), now)));
+        assert!(
+            places.last().is_some_and(|last| last.place == 30),
+            "{second}"
+        );
+    }
+    // No turn came for as long as one waits inside: so many visitors are let in as leave until
+    // they are back, and no more while these wait inside.
+    let mut turns = 0;
+    for second in 12..24 {
+        let now = at(second * 1_000);
+        for serial in &serials[turns..] {
+            match room.come(Some(*serial), &flooded(second), now) {
+                RoomEntry::Turn { .. } => turns += 1,
+                RoomEntry::Wait(_) => break,
+            }
+        }
+        assert!(turns <= 10, "{turns} at {second}");
+    }
+    assert!(turns >= 8, "{turns}");
+    for serial in &serials[..turns] {
+        room.enter(*serial);
+    }
+    let next = serials[turns];
+    assert_eq!(
+        serial_of(room.come(Some(next), &flooded(26), at(26_000))),
+        next
+    );
+}
+
+#[test]
 fn a_turn_that_is_not_used_is_lost_after_a_while() {
     let mut room = WaitingRoom::new(OPTIONS);
     let long = RoomLoad {
@@ -114,7 +160,8 @@ fn a_turn_that_is_not_used_is_lost_after_a_while() {
     assert!(late.serial > second, "its turn came at 1 s");
     let late = place_of(room.come(Some(first), &long, at(62_000)));
     assert!(late.serial > second);
-    assert_eq!((room.stats().lost, room.stats().turns), (2, 0));
+    // For the one that came at 33 s no turn had come for long enough.
+    assert_eq!((room.stats().lost, room.stats().turns), (2, 1));
 }
 
 #[test]

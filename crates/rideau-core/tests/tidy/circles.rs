@@ -63,6 +63,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "front",
             "apps",
             "upstream",
+            "client_tls",
             "http1",
             "io_threads",
             "bind",

@@ -98,6 +98,7 @@ pub(super) async fn restart(request: AdminRequest) -> Answer {
             )));
         }
     };
+    has_own_processes(&app)?;
     request.daemon().apps.restart(&app, how, request.by());
     ok(&json!({ "outcome": "ok" }))
 }
@@ -128,6 +129,7 @@ pub(super) async fn trial(request: AdminRequest) -> Answer {
 /// Start one process more.
 pub(super) async fn spawn(request: AdminRequest) -> Answer {
     let app = own(&request)?;
+    has_own_processes(&app)?;
     if !request.daemon().apps.start_one(&app) {
         return Err(HttpError::new(
             StatusCode::CONFLICT,
@@ -210,6 +212,22 @@ fn own(request: &AdminRequest) -> Result<Arc<App>, HttpError> {
             ),
         )),
         _ => find(request),
+    }
+}
+
+/// Nothing is started or stopped for an upstream.
+fn has_own_processes(app: &App) -> Result<(), HttpError> {
+    match app.has_servers() {
+        false => Ok(()),
+        true => Err(HttpError::new(
+            StatusCode::CONFLICT,
+            "ERR",
+            format!(
+                "{} is an upstream, whose servers others start and stop: disable one of them to \
+                 take it out.",
+                app.name
+            ),
+        )),
     }
 }
 

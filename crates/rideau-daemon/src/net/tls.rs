@@ -1,25 +1,19 @@
 //! TLS: the certificate of the server, and which users clients are.
 
-use std::fmt;
-use std::fs;
-use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use rideau_apps::FrontCertificate;
+pub use rideau_apps::client_tls::{BadTls, TlsIdentity};
+pub(crate) use rideau_apps::client_tls::{certificates, key};
 use rideau_config::{CertificateConfig, Tls};
-use tokio_rustls::rustls::pki_types::pem::PemObject;
-use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use tokio_rustls::rustls::pki_types::CertificateDer;
 use tokio_rustls::rustls::server::WebPkiClientVerifier;
-use tokio_rustls::rustls::{self, ClientConfig, RootCertStore, ServerConfig};
+use tokio_rustls::rustls::{self, RootCertStore, ServerConfig};
 use tokio_rustls::{TlsAcceptor, TlsConnector};
 use webpki::EndEntityCert;
 
 use super::tickets::TicketKeys;
-
-/// A file of TLS is no good.
-#[derive(Debug)]
-pub struct BadTls(String);
 
 /// The acceptor for the Redis protocol and the admin page.
 ///
@@ -69,16 +63,16 @@ fn server(cert: &Path, own: &Path, client_ca: Option<&Path>) -> Result<Arc<Serve
             let mut roots = RootCertStore::empty();
             for certificate in certificates(path)? {
                 let added = roots.add(certificate);
-                added.map_err(|error| bad(path, error))?;
+                added.map_err(|error| BadTls::of(path, error))?;
             }
             let verifier =
                 WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider).build();
-            builder.with_client_cert_verifier(verifier.map_err(|error| bad(path, error))?)
+            builder.with_client_cert_verifier(verifier.map_err(|error| BadTls::of(path, error))?)
         }
     };
     let config = builder
         .with_single_cert(certificates(cert)?, key(own)?)
-        .map_err(|error| bad(cert, error))?;
+        .map_err(|error| BadTls::of(cert, error))?;
     Ok(Arc::new(config))
 }
 
@@ -86,27 +80,9 @@ fn server(cert: &Path, own: &Path, client_ca: Option<&Path>) -> Result<Arc<Serve
 fn names(cert: &Path) -> Result<Vec<String>, BadTls> {
     let all = certificates(cert)?;
     let first = all.first().expect("there is one at least");
-    let first = EndEntityCert::try_from(first).map_err(|error| bad(cert, error))?;
+    let first = EndEntityCert::try_from(first).map_err(|error| BadTls::of(cert, error))?;
     Ok(first.valid_dns_names().map(str::to_owned).collect())
 }
-
-/// Certificates that a client trusts, and its own.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct TlsIdentity {
-    /// The authorities that may have signed the server's certificate; none for those
-    /// that the system trusts.
-    pub ca: Option<PathBuf>,
-    /// Our own certificate, and its key.
-    pub own: Option<(PathBuf, PathBuf)>,
-}
-
-/// Where systems keep the certificates of the authorities that they trust.
-const TRUSTED: [&str; 4] = [
-    "/etc/ssl/certs/ca-certificates.crt",
-    "/etc/pki/tls/certs/ca-bundle.crt",
-    "/etc/ssl/ca-bundle.pem",
-    "/etc/ssl/cert.pem",
-];
 
 /// The connector to a server.
 ///
@@ -114,42 +90,7 @@ const TRUSTED: [&str; 4] = [
 ///
 /// If a file cannot be read or does not hold what it should.
 pub fn connector(papers: &TlsIdentity) -> Result<TlsConnector, BadTls> {
-    let mut roots = RootCertStore::empty();
-    let ca = match &papers.ca {
-        Some(ca) => ca.clone(),
-        None => system_trusts()?,
-    };
-    for certificate in certificates(&ca)? {
-        let added = roots.add(certificate);
-        // In the system's own file some are of kinds that are not used any more.
-        if papers.ca.is_some() {
-            added.map_err(|error| bad(&ca, error))?;
-        }
-    }
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let builder = ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .map_err(|error| BadTls(error.to_string()))?
-        .with_root_certificates(roots);
-    let config = match &papers.own {
-        None => builder.with_no_client_auth(),
-        Some((cert, own)) => builder
-            .with_client_auth_cert(certificates(cert)?, key(own)?)
-            .map_err(|error| bad(cert, error))?,
-    };
-    Ok(TlsConnector::from(Arc::new(config)))
-}
-
-fn system_trusts() -> Result<PathBuf, BadTls> {
-    let said = std::env::var_os("SSL_CERT_FILE").map(PathBuf::from);
-    let mut known = said.into_iter().chain(TRUSTED.map(PathBuf::from));
-    known.find(|path| path.exists()).ok_or_else(|| {
-        BadTls(
-            "this system has no list of trusted certificates; name a file of \
-            certificates"
-                .into(),
-        )
-    })
+    Ok(TlsConnector::from(Arc::new(papers.config()?)))
 }
 
 /// The common name in the subject of a client's certificate: the name of its user. The
@@ -215,40 +156,4 @@ fn next<'a>(from: &mut &'a [u8]) -> Option<(u8, &'a [u8])> {
     let (value, rest) = rest.split_at_checked(len)?;
     *from = rest;
     Some((kind, value))
-}
-
-pub(crate) fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, BadTls> {
-    let text = read(path)?;
-    let all: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&text).collect();
-    let all = all.map_err(|error| bad(path, error))?;
-    if all.is_empty() {
-        return Err(bad(path, "there is no certificate in it"));
-    }
-    Ok(all)
-}
-
-pub(crate) fn key(path: &Path) -> Result<PrivateKeyDer<'static>, BadTls> {
-    PrivateKeyDer::from_pem_slice(&read(path)?).map_err(|error| bad(path, error))
-}
-
-fn read(path: &Path) -> Result<Vec<u8>, BadTls> {
-    fs::read(path).map_err(|error| bad(path, error))
-}
-
-fn bad(path: &Path, why: impl fmt::Display) -> BadTls {
-    BadTls(format!("{}: {why}", path.display()))
-}
-
-impl fmt::Display for BadTls {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for BadTls {}
-
-impl From<BadTls> for io::Error {
-    fn from(error: BadTls) -> Self {
-        Self::new(io::ErrorKind::InvalidInput, error)
-    }
 }

@@ -52,7 +52,7 @@ pub(crate) fn explain(daemon: &Daemon, word: &str, viewer: Viewer<'_>) -> Option
             "broker" => broker(daemon, name, viewer),
             "regulator" => regulator(daemon, name, viewer),
             "lock" => key(daemon, name, viewer),
-            "app" => apps::app(daemon, name, viewer),
+            "app" | "upstream" => apps::app(daemon, name, viewer),
             "range" => ranges::range(daemon, name, viewer),
             "value" => ranges::value(daemon, name, viewer),
             "client" => connection(daemon, name, viewer),

@@ -131,13 +131,17 @@ pub(super) fn finish(
         if let Some(served) = &answer.served {
             let _ = write!(
                 line,
-                ",\"wait_us\":{},\"app_us\":{},\"process\":{},\"pid\":{},\"generation\":{}",
+                ",\"wait_us\":{},\"app_us\":{},\"process\":{}",
                 served.waited.as_micros(),
                 served.took.as_micros(),
-                served.process,
-                served.pid,
-                served.generation
+                served.process
             );
+            let _ = match (served.pid, &served.server) {
+                (_, Some(server)) => write!(line, ",\"server\":{server:?}"),
+                (Some(pid), None) => write!(line, ",\"pid\":{pid}"),
+                (None, None) => Ok(()),
+            };
+            let _ = write!(line, ",\"generation\":{}", served.generation);
         }
         if let Some(error) = answer.error {
             let _ = write!(line, ",\"error\":\"{error}\"");

@@ -45,7 +45,7 @@ async fn tls_pair() -> (client::TlsStream<TcpStream>, MessageIo) {
         TlsConnector::from(Arc::new(client)).connect(name, near),
         TlsAcceptor::from(Arc::new(server)).accept(far)
     );
-    let far = Stream::Tls(Box::new(far.expect("TLS")));
+    let far = Stream::Tls(Box::new(far.expect("TLS").into()));
     (near.expect("TLS"), MessageIo::new(far))
 }
 

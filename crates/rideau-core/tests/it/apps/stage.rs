@@ -307,6 +307,9 @@ impl Stage for Harness {
         if let Ok(id) = of.parse() {
             return self.look_at(ProcessId(id), what);
         }
+        if what == "load" {
+            return self.load(app(of));
+        }
         let Some(stats) = self.apps.app_stats(app(of), self.now) else {
             return "none".into();
         };
@@ -343,6 +346,18 @@ impl Stage for Harness {
 }
 
 impl Harness {
+    /// Free places of all, how many wait, and in how many milliseconds the first is ready.
+    fn load(&self, app: AppId) -> String {
+        match self.apps.load(app, self.now) {
+            None => "none".into(),
+            Some(load) => {
+                let start = load.start.map(|start| format!("+{}", start.as_millis()));
+                let (free, places, waiting) = (load.free, load.places, load.waiting);
+                format!("{free}/{places}/{waiting}{}", start.unwrap_or_default())
+            }
+        }
+    }
+
     fn look_at(&self, id: ProcessId, what: &str) -> String {
         let all = self
             .apps

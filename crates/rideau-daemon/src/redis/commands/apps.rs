@@ -193,7 +193,7 @@ fn answer(
             let process = session.process();
             let parts = vec![
                 process.address.to_string().as_str().into(),
-                AnswerField::Number(process.pid().into()),
+                (process.pid()).map_or(AnswerField::None, |pid| AnswerField::Number(pid.into())),
                 micros(session.waited()),
             ];
             Ok((parts, Grant::App(session)))
@@ -226,6 +226,7 @@ pub(super) fn restart(client: &mut Client, request: Request<'_>) -> Result<Next,
         },
     };
     arguments.end("APP.RESTART")?;
+    has_own_processes(&app)?;
     client.daemon.apps.restart(&app, how, client.user_name());
     client.reply().simple("OK");
     Ok(Next::Done)
@@ -259,6 +260,7 @@ pub(super) fn trial(client: &mut Client, request: Request<'_>) -> Result<Next, C
 pub(super) fn set(client: &mut Client, request: Request<'_>) -> Result<Next, CommandError> {
     let mut arguments = request.arguments();
     let app = find(client, arguments.text("APP.SET", "an app")?)?;
+    has_own_processes(&app)?;
     let mut values = Vec::new();
     let name = toml_edit::Key::new(&*app.name).display_repr().into_owned();
     while let Some(word) = arguments.next() {
@@ -279,6 +281,7 @@ pub(super) fn spawn(client: &mut Client, request: Request<'_>) -> Result<Next, C
     let mut arguments = request.arguments();
     let app = find(client, arguments.text("APP.SPAWN", "an app")?)?;
     arguments.end("APP.SPAWN")?;
+    has_own_processes(&app)?;
     if !client.daemon.apps.start_one(&app) {
         return Err(CommandError(format!(
             "BUSY app {} has no room for one more process: raise its max, or front.max.",
@@ -410,6 +413,22 @@ pub(super) fn log(client: &mut Client, request: Request<'_>) -> Result<Next, Com
             .bulk(&*line.text);
     }
     Ok(Next::Done)
+}
+
+/// Nothing is started or stopped for an upstream.
+fn has_own_processes(app: &App) -> Result<(), CommandError> {
+    match app.has_servers() {
+        false => Ok(()),
+        true => Err(CommandError(format!("ERR {}", others_start(&app.name)))),
+    }
+}
+
+/// Why nothing is started or stopped for an upstream.
+fn others_start(name: &str) -> String {
+    format!(
+        "{name} is an upstream, whose servers others start and stop: APP.DISABLE takes one of \
+         them out."
+    )
 }
 
 /// The app of this name, if one may use it.

@@ -399,6 +399,14 @@ impl Daemon {
             let live = Live { held, waiting: 0 };
             now.things.insert(format!("range.{}", stats.name), live);
         }
+        for app in self.apps.all().iter() {
+            if let Some(shown) = self.apps.shown(app) {
+                let kind = if shown.has_servers { "upstream" } else { "app" };
+                let (held, waiting) = (shown.stats.sessions, shown.stats.waiting);
+                let live = Live { held, waiting };
+                now.things.insert(format!("{kind}.{}", app.name), live);
+            }
+        }
         // All keys have to be looked at: only if it matters.
         if old.locks != new.locks {
             let counts = self.lock_counts(&catalog.rules, true);

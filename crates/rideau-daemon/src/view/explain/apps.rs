@@ -3,6 +3,8 @@
 use std::fmt::Write;
 
 use rideau_config::human::{count, stop};
+use rideau_core::Brief;
+use rideau_core::apps::State;
 
 use super::Explained;
 use crate::state::daemon::Daemon;
@@ -15,12 +17,38 @@ pub(super) fn app(daemon: &Daemon, name: &str, viewer: Viewer<'_>) -> Option<Exp
     let shown = daemon.apps.shown(&app)?;
     let stats = &shown.stats;
     let mut text = format!(
-        "App {name} is {}: {} in {}, {} waiting.\n",
+        "{} {name} is {}: {} in {}, {} waiting.\n",
+        if shown.has_servers { "Upstream" } else { "App" },
         shown.state(),
         count(stats.sessions, "request"),
-        count(stats.processes.len(), "process"),
+        count(
+            stats.processes.len(),
+            if shown.has_servers {
+                "server"
+            } else {
+                "process"
+            }
+        ),
         stats.waiting,
     );
+    for server in &shown.processes {
+        if let (State::Down(why), Some(address)) = (server.stats.state, &server.address) {
+            let age = Brief(server.stats.age);
+            let _ = writeln!(
+                text,
+                "Server {address} has been down for {age}: {}.",
+                why.word()
+            );
+        }
+    }
+    if let Some(room) = shown.room.filter(|room| room.len > 0 || room.turns > 0) {
+        let _ = writeln!(
+            text,
+            "Its waiting room has {}, and the turn of {} more has come.",
+            count(usize::try_from(room.len).unwrap_or(usize::MAX), "browser"),
+            room.turns
+        );
+    }
     for line in daemon.apps.explain(&app) {
         let _ = writeln!(text, "{line}");
     }

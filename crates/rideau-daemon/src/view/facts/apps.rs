@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rideau_apps::{Answered, App, AppShown, Apps, ProcessShown};
+use rideau_core::WaitingRoomStats;
 use rideau_core::apps::{Deploy, Leaving, State};
 use serde_json::{Value as Json, json};
 
@@ -12,7 +13,9 @@ use super::{Columns, facts, in_unit};
 use crate::state::viewer::Viewer;
 
 /// The states of a process, by their words.
-const STATES: [&str; 5] = ["starting", "ready", "disabled", "draining", "stopping"];
+const STATES: [&str; 6] = [
+    "starting", "ready", "disabled", "down", "draining", "stopping",
+];
 
 /// An application at one moment, as a user sees it.
 pub(crate) struct AppNow {
@@ -82,8 +85,21 @@ impl AppNow {
     }
 
     fn places(&self) -> usize {
-        let ready = self.count(|state| state == State::Ready);
-        ready * self.shown.stats.concurrency
+        let processes = self.shown.stats.processes.iter();
+        let ready = processes.filter(|process| process.state == State::Ready);
+        ready.map(|process| process.concurrency).sum()
+    }
+
+    /// What serves its requests comes from here, or from others.
+    fn kind(&self) -> &'static str {
+        match self.shown.has_servers {
+            true => "upstream",
+            false => "app",
+        }
+    }
+
+    fn room(&self) -> WaitingRoomStats {
+        self.shown.room.unwrap_or_default()
     }
 
     fn answered(&self) -> &[Answered] {
@@ -215,6 +231,17 @@ facts! { AppNow: "app" by "app", joined { "spawns": "Starts of processes." };
         "How often what was learnt of that changed.";
     streams: Count, [SHOW, JSON, GAUGE], |it| it.shown.stats.streams,
         "Streams that take no place, such as events and WebSockets.";
+    kind: Text, [SHOW, JSON], |it| it.kind(), "`app`, or `upstream` if others start its servers.";
+    down: Count, [SHOW, JSON, HISTORY], |it| it.count(|state| matches!(state, State::Down(_))),
+        "Servers that get no requests until they answer again.";
+    room_len: Count, [SHOW, JSON, HISTORY, GAUGE], |it| it.room().len,
+        "Browsers in the waiting room whose turn has not come.";
+    room_turns: Count, [JSON, GAUGE], |it| it.room().turns,
+        "Browsers whose turn has come and that have no place yet.";
+    room_entered: Count, [SHOW, JSON, COUNTER], |it| it.room().entered,
+        "Requests of browsers that came in through the waiting room, at once or after a wait.";
+    room_lost: Count, [SHOW, JSON, COUNTER], |it| it.room().lost,
+        "Turns that were lost, because their browsers did not come back in time.";
 }
 
 /// A process at one moment, as a user sees it.
@@ -258,6 +285,10 @@ facts! { ProcessNow: "process" by "process", joined {};
         |it| it.shown.processor, "Its processor time, with all it has started.";
     address: Text|null, [SHOW, JSON], |it| it.shown.address.as_deref(), "The address where it is \
         reached.";
+    server: Text|null, [SHOW, JSON], |it| it.shown.server.as_deref(),
+        "What the config calls it, if others start it.";
+    concurrency: Count, [SHOW, JSON], |it| it.shown.stats.concurrency,
+        "Requests that it gets at a time, as the config says or as was learnt.";
     requests: Shape("[AppRequest]")|null, [JSON],
         |it| it.sees_output.then(|| json!(it.shown.requests)),
         "The requests that it serves now, for users that may read its log.";
