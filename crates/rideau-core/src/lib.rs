@@ -4,6 +4,7 @@
 //! it decided into an out-parameter. It has no clock, no lock, no thread and no
 //! log, so that tests and simulations run the very code that ships.
 
+pub mod acme;
 pub mod allocator;
 pub mod apps;
 pub mod balancer;
