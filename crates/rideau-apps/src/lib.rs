@@ -22,7 +22,9 @@ pub use apps::{
     RequestShown, Running, Session, Wanted,
 };
 pub use events::{Event, Events, KINDS};
-pub use front::{Front, FrontCertificate, FrontListener, FrontStats, Tls};
+pub use front::{
+    ACME_TLS, AcmeAnswer, AcmeAnswers, Front, FrontCertificate, FrontListener, FrontStats, Tls,
+};
 pub use io_threads::IoThreads;
 pub use io_timeout::IoTimeout;
 pub use last_answer::answer_and_close;

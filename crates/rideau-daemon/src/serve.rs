@@ -36,6 +36,7 @@ pub use self::cluster::{accept_restored, move_to_etcd};
 pub(crate) use self::drain::drain;
 pub(crate) use self::listener::Listener;
 use crate::admin::AdminListener;
+use crate::net::acme;
 use crate::net::control::ControlFiles;
 use crate::net::tls_files::{SharedAcceptor, TlsFiles};
 use crate::state::daemon::Daemon;
@@ -167,7 +168,7 @@ async fn run_joining(
     let config = daemon.config.load_full();
     let server = &config.server;
     let io_threads = Arc::new(IoThreads::start(server.threads)?);
-    let tls = TlsFiles::read(&config)?;
+    let tls = TlsFiles::read(&config, &daemon.certificates)?;
     let straight = joining.as_mut().map(|it| mem::take(&mut it.straight));
     let straight = straight.unwrap_or_default();
     let (listeners, mut addresses) = listen_redis(server, tls.server.as_ref(), straight).await?;
@@ -255,8 +256,12 @@ fn begin_upkeep(daemon: &Arc<Daemon>, io_threads: &IoThreads, tls: TlsFiles) {
     }
     for_ever("the leak check", daemon, leak_check::keep);
     for_ever("the epochs of fences", daemon, keep_epochs);
+    let files = tls.clone();
     for_ever("the files of TLS", daemon, move |daemon| {
-        tls.clone().keep(daemon)
+        files.clone().keep(daemon)
+    });
+    for_ever("orders of certificates", daemon, move |daemon| {
+        acme::keep(tls.clone(), daemon)
     });
 }
 

@@ -24,6 +24,7 @@ use tokio::sync::{Notify, watch};
 use crate::state::budget::Budget;
 use crate::state::catalog::{Catalog, FOR_EVER, Left};
 use crate::state::catalog_cell::CatalogCell;
+use crate::state::certificates::CertificateBook;
 use crate::state::clients::{ClientCard, Clients};
 use crate::state::cluster::Cluster;
 use crate::state::command_stats::{CommandNames, CommandStats};
@@ -74,6 +75,8 @@ pub struct Daemon {
     /// How much each user has of shared limits.
     pub(crate) quotas: Quotas,
     pub(crate) events: Arc<Events>,
+    /// The certificates of the front.
+    pub(crate) certificates: Arc<CertificateBook>,
     /// Which users logged in, and which did not.
     pub(crate) logins: Logins,
     /// The last asks that were refused, to explain them.
@@ -295,6 +298,7 @@ impl Daemon {
             reserve: Reserve::default(),
             logins: Logins::new(Arc::clone(&events)),
             events,
+            certificates: Arc::default(),
             refusals: RefusalLog::default(),
             counts: Counts::default(),
             timings: CommandStats::new(commands),
