@@ -5,9 +5,12 @@
 //! ordered counts across restarts. The shell asks the authority, keeps files and answers
 //! challenges.
 
+mod phase;
+
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+pub use self::phase::{AcmeHostState, AcmePhase, AcmeWait};
 use crate::machine::Machine;
 use crate::rng::Rng;
 use crate::time::Instant;
@@ -92,57 +95,11 @@ pub enum AcmeEvent {
 /// Why an order brought nothing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum OrderFailure {
-    /// The authority was not reached, or failed by itself: nothing was ordered.
+    /// The authority was not reached, or failed by itself: nothing was ordered, and nothing
+    /// counts.
     Unreached,
     /// It said no.
     Refused,
-}
-
-/// Why a host waits.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum AcmeWait {
-    /// Its certificate is good for that long.
-    Good,
-    /// The authority said when to renew it.
-    Suggested,
-    /// It needs one, and others are ordered first.
-    Turn,
-    /// It does not find itself by its name; it looks again then.
-    NotFound,
-    /// The authority was not reached.
-    Unreached,
-    /// Its last orders failed.
-    BackedOff,
-    /// The authority said to come again then.
-    ToldLater,
-    /// Too many of its orders failed in an hour.
-    FailuresMax,
-    /// There were too many first orders in three hours.
-    FirstOrdersMax,
-    /// It got too many certificates in a week.
-    IssuedMax,
-}
-
-/// What a host does.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum AcmePhase {
-    /// It waits until then.
-    Waiting(Instant, AcmeWait),
-    /// It looks whether it finds itself.
-    Checking(AcmeChallenge),
-    /// A certificate is ordered.
-    Ordering(AcmeChallenge),
-}
-
-/// A host as it is.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct AcmeHostState {
-    /// The life of its certificate, if it has one.
-    pub life: Option<CertificateLife>,
-    /// Orders that failed since the last certificate.
-    pub failures: u32,
-    /// What it does.
-    pub phase: AcmePhase,
 }
 
 const MINUTE: Duration = Duration::from_secs(60);
@@ -315,8 +272,9 @@ impl Acme {
         effects: &mut Vec<AcmeEffect>,
     ) {
         self.take_work(name);
-        if failure == OrderFailure::Refused {
-            self.record(name, AcmeEvent::Failed, now);
+        match failure {
+            OrderFailure::Refused => self.record(name, AcmeEvent::Failed, now),
+            OrderFailure::Unreached => self.forget_order(name),
         }
         if let Some(host) = self.hosts.get_mut(name) {
             match failure {
@@ -507,6 +465,16 @@ impl Acme {
             at: now,
             event,
         });
+    }
+
+    /// The order that was begun last was none.
+    fn forget_order(&mut self, name: &str) {
+        let own = |record: &AcmeRecord| record.host == name;
+        if let Some(at) = self.records.iter().rposition(own)
+            && self.records[at].event == AcmeEvent::FirstOrdered
+        {
+            self.records.remove(at);
+        }
     }
 
     /// A host that is new; what happened to it before counts.

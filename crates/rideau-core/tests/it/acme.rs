@@ -160,7 +160,7 @@ fn nothing_is_ordered_for_a_host_that_does_not_find_itself() {
         1 wait       -> check a tls
         1 lost a     -> check a http
         1 found a    -> order a http | records 1
-        2 unreached a                | a Unreached@4
+        2 unreached a                | a Unreached@4 records 0
         4 wait       -> check a tls
         4 lost a     -> check a http
         4 lost a                     | a NotFound@8

@@ -41,7 +41,7 @@ const CLOCK_BACK: Duration = Duration::from_secs(60);
 
 /// Order certificates for as long as the server runs.
 pub(crate) async fn keep(tls: TlsFiles, daemon: Arc<Daemon>) {
-    let mut keeper: Option<Keeper> = None;
+    let mut keeper: Option<CertificateOrders> = None;
     let mut refused = Refused::default();
     let mut ticks = tokio::time::interval(LOOK);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
@@ -64,12 +64,12 @@ pub(crate) async fn keep(tls: TlsFiles, daemon: Arc<Daemon>) {
             continue;
         };
         let generation = daemon.settings.generation();
-        let is_other = |keeper: &mut Keeper| keeper.is_other(acme, generation);
+        let is_other = |keeper: &mut CertificateOrders| keeper.is_other(acme, generation);
         if keeper.take_if(is_other).is_some() {
             refused = Refused::default();
         }
         if keeper.is_none() && refused.is_over(generation) {
-            match Keeper::open(&config, acme, generation).await {
+            match CertificateOrders::open(&config, acme, generation).await {
                 Ok(opened) => keeper = Some(opened),
                 Err(error) => refused.tell(&error, &daemon, generation),
             }
@@ -81,7 +81,7 @@ pub(crate) async fn keep(tls: TlsFiles, daemon: Arc<Daemon>) {
 }
 
 /// The end of what is under way; never, if nothing is.
-async fn next_done(keeper: &mut Option<Keeper>) -> Done {
+async fn next_done(keeper: &mut Option<CertificateOrders>) -> Done {
     let work = keeper.as_mut().map(|keeper| &mut keeper.work);
     match work {
         Some(work) if !work.is_empty() => match work.join_next().await {
@@ -125,7 +125,7 @@ impl Refused {
 }
 
 /// Orders certificates from one authority.
-struct Keeper {
+struct CertificateOrders {
     acme: AcmeConfig,
     authority: Arc<Authority>,
     store: Arc<Store>,
@@ -161,7 +161,7 @@ fn since_1970(at: SystemTime) -> Instant {
     Instant::START + at.duration_since(UNIX_EPOCH).unwrap_or_default()
 }
 
-impl Keeper {
+impl CertificateOrders {
     async fn open(config: &Config, acme: &AcmeConfig, generation: u64) -> io::Result<Self> {
         let folder = acme_store::folder(config).expect("there is a section for it");
         let config = acme.clone();

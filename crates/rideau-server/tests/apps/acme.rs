@@ -283,8 +283,8 @@ fn a_killed_server_has_one_whole_pair() {
     fs::copy(next("key.pem"), store.join("key.new.pem")).unwrap();
     write(&folder, &authority, "");
     let mut harness = Harness::start(&folder);
-    let [old, new] = [old, new].map(|signer| {
-        let path = folder.join(format!("{}.pem", signer.pem().len()));
+    let [old, new] = [("old", old), ("new", new)].map(|(name, signer)| {
+        let path = folder.join(name);
         fs::write(&path, signer.pem()).unwrap();
         path
     });

@@ -141,12 +141,11 @@ impl Authority {
     pub(crate) fn dns_command(&self) -> PathBuf {
         use std::os::unix::fs::PermissionsExt;
         let path = self.folder.join("dns");
+        let (folder, port) = (self.folder.display(), self.records);
+        let record = r#"{"host":"'"$2"'.","value":"'"$3"'"}"#;
         let text = format!(
-            "#!/bin/sh\necho \"$1 $2\" >> {}/dns.log\n\
-             exec curl --silent --fail --data \"{{\\\"host\\\":\\\"$2.\\\",\\\"value\\\":\\\"$3\\\"}}\" \
-             http://127.0.0.1:{}/$1-txt\n",
-            self.folder.display(),
-            self.records
+            "#!/bin/sh\necho \"$1 $2\" >> {folder}/dns.log\n\
+             exec curl --silent --fail --data '{record}' http://127.0.0.1:{port}/$1-txt\n"
         );
         fs::write(&path, text).unwrap();
         fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();

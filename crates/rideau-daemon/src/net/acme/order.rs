@@ -11,7 +11,7 @@ use instant_acme::{
 use rcgen::{CertificateParams, CustomExtension, DistinguishedName, KeyPair};
 use rideau_apps::{ACME_TLS, AcmeAnswer, AcmeAnswers};
 use rideau_config::challenge_word;
-use rideau_core::acme::AcmeChallenge;
+use rideau_core::acme::{AcmeChallenge, OrderFailure};
 use tokio_rustls::rustls::ServerConfig;
 use tokio_rustls::rustls::crypto::ring;
 use tokio_rustls::rustls::pki_types::CertificateDer;
@@ -93,7 +93,11 @@ impl OrderRequest {
                 tracing::warn!("a record of DNS is left: {}", trouble.text);
             }
         }
-        finished
+        // It was ordered, so it counts, whatever failed.
+        finished.map_err(|trouble| Trouble {
+            failure: OrderFailure::Refused,
+            ..trouble
+        })
     }
 
     async fn begin(&self, account: &Account) -> Result<Order, instant_acme::Error> {

@@ -1,13 +1,17 @@
 //! Explains a certificate of the front, and why none is ordered.
 
 use std::fmt::Write;
+use std::time::Duration;
 
+use rideau_config::human::count;
 use rideau_core::acme::AcmeWait;
 
 use super::{Explained, sentence, span};
 use crate::state::daemon::Daemon;
 use crate::state::viewer::Viewer;
 use crate::view::facts::CertificateNow;
+
+const DAY: u64 = 24 * 60 * 60;
 
 /// A certificate, by its name in the config or by a host that it is ordered for.
 pub(super) fn certificate(daemon: &Daemon, name: &str, viewer: Viewer<'_>) -> Option<Explained> {
@@ -39,7 +43,7 @@ pub(super) fn certificate(daemon: &Daemon, name: &str, viewer: Viewer<'_>) -> Op
             let _ = writeln!(text, "The certificate {name} {whose}, and its time is up.");
         }
         Some(left) => {
-            let (hosts, left) = (it.hosts().join(", "), span(left));
+            let (hosts, left) = (it.hosts().join(", "), long(left));
             let _ = writeln!(
                 text,
                 "The certificate {name} {whose}; it is for {hosts}, and valid for {left}."
@@ -57,7 +61,7 @@ pub(super) fn certificate(daemon: &Daemon, name: &str, viewer: Viewer<'_>) -> Op
         let _ = writeln!(text, "{what}, by {challenge}.");
     }
     if let Some((left, why)) = it.waits() {
-        let _ = writeln!(text, "{}", said(why, &span(left)));
+        let _ = writeln!(text, "{}", said(why, &long(left)));
     }
     if it.is_ordered()
         && it.order().is_none()
@@ -80,6 +84,14 @@ pub(super) fn certificate(daemon: &Daemon, name: &str, viewer: Viewer<'_>) -> Op
             ("fault", it.fault().map(str::to_owned).into()),
         ],
     })
+}
+
+/// A time that may be long.
+fn long(left: Duration) -> String {
+    match left.as_secs() / DAY {
+        0 | 1 => span(left),
+        days => count(usize::try_from(days).unwrap_or(usize::MAX), "day"),
+    }
 }
 
 fn said(why: AcmeWait, left: &str) -> String {
