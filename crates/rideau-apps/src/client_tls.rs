@@ -98,8 +98,16 @@ fn system_trusts() -> Result<PathBuf, BadTls> {
 ///
 /// If there are none.
 pub fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, BadTls> {
-    let text = read(path)?;
-    let all: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&text).collect();
+    certificates_in(path, &read(path)?)
+}
+
+/// The certificates in a text, which is named in what is said of it.
+///
+/// # Errors
+///
+/// If there are none.
+pub fn certificates_in(path: &Path, text: &[u8]) -> Result<Vec<CertificateDer<'static>>, BadTls> {
+    let all: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(text).collect();
     let all = all.map_err(|error| BadTls::of(path, error))?;
     if all.is_empty() {
         return Err(BadTls::of(path, "there is no certificate in it"));
@@ -116,7 +124,12 @@ pub fn key(path: &Path) -> Result<PrivateKeyDer<'static>, BadTls> {
     PrivateKeyDer::from_pem_slice(&read(path)?).map_err(|error| BadTls::of(path, error))
 }
 
-fn read(path: &Path) -> Result<Vec<u8>, BadTls> {
+/// The bytes of a file.
+///
+/// # Errors
+///
+/// If it cannot be read.
+pub fn read(path: &Path) -> Result<Vec<u8>, BadTls> {
     fs::read(path).map_err(|error| BadTls::of(path, error))
 }
 

@@ -7,6 +7,7 @@
 
 mod accept_encoding;
 mod access_log;
+mod acme_answers;
 mod body;
 mod body_buffer;
 mod broken;
@@ -67,6 +68,7 @@ use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 use tokio::sync::{Semaphore, watch};
 
+pub use self::acme_answers::{ACME_TLS, AcmeAnswer, AcmeAnswers};
 pub use self::certificates::{FrontCertificate, Tls};
 pub use self::listener::FrontListener;
 pub use self::sticky::StickyKey;
@@ -94,6 +96,8 @@ pub struct Front {
     config: ArcSwap<FrontConfig>,
     table: ArcSwap<Table>,
     sticky: Sticky,
+    /// What an authority is shown that asks whether hosts are ours.
+    acme_answers: AcmeAnswers,
     ids: Ids,
     /// What bodies may take that wait.
     budget: Arc<BufferBudget>,
@@ -179,6 +183,7 @@ impl Front {
             config: ArcSwap::from_pointee(config),
             table: ArcSwap::default(),
             sticky: Sticky::new(key),
+            acme_answers: AcmeAnswers::default(),
             ids: Ids::new(),
             log: Arc::default(),
             clients: Arc::default(),
@@ -230,6 +235,11 @@ impl Front {
             apps,
             rules,
         }));
+    }
+
+    /// What an authority is shown that asks whether hosts are ours.
+    pub const fn acme_answers(&self) -> &AcmeAnswers {
+        &self.acme_answers
     }
 
     /// TLS is spoken there.

@@ -23,7 +23,10 @@ pub use apps::{
     Refused, Request, RequestShown, Running, Session, Wanted,
 };
 pub use events::{Event, Events, KINDS};
-pub use front::{Front, FrontCertificate, FrontListener, FrontStats, StickyKey, Tls};
+pub use front::{
+    ACME_TLS, AcmeAnswer, AcmeAnswers, Front, FrontCertificate, FrontListener, FrontStats,
+    StickyKey, Tls,
+};
 pub use inherited::{ListenOption, PassedListener, Role};
 pub use io_threads::IoThreads;
 pub use io_timeout::IoTimeout;

@@ -11,6 +11,7 @@ use rideau_core::apps::{self, EvictFor};
 
 use super::access::{Hsts, HstsValue, HttpsRedirect, RateLimit, RateTable};
 use super::access_log::{AccessFormat, AccessLog, HiddenPart, LogPlace};
+use super::acme::{AcmeConfig, AcmeTable};
 use super::compression::Compression;
 use super::error_page::{ErrorPage, PageFiles};
 use super::key::Key;
@@ -39,7 +40,7 @@ section! {
         /// `"unix:/run/rideau/web.sock"`, with the mode `server.socket_mode`, and `"fd:NAME"`: the
         /// sockets that a supervisor passed with this name (`LISTEN_FDNAMES`).
         listen: Vec<FrontListen> = Vec::new(), List, Restart, sample = r#"["127.0.0.1:3000"]"#;
-        /// The same within TLS; needs a `[certificate.NAME]`.
+        /// The same within TLS; needs a `[certificate.NAME]` or `[front.acme]`.
         tls_listen: Vec<SocketAddr> = Vec::new(), List, Restart, sample = r#"["127.0.0.1:3443"]"#;
         /// `"auto"`: a request that came without TLS is sent to `https` with a 308, if its host
         /// has a certificate and TLS is spoken. `"none"`: never.
@@ -48,6 +49,9 @@ section! {
         /// (`Strict-Transport-Security`): for how long, or a table.
         hsts: Option<Hsts> = None, HstsValue, Connections, usual = r#""none""#,
             sample = r#"{ max_age = "180d", subdomains = false, preload = false }"#;
+        /// Certificates that are ordered from an authority that speaks ACME, such as Let's
+        /// Encrypt, and renewed.
+        acme: Option<AcmeConfig> = None, AcmeTable, Live;
         /// Processes of all apps together.
         max => (limits.max): usize, Number, Live, bounds = (1, PROCESSES_MAX), sample = "24",
             usual = "one for each 256 MiB of memory, and 6 at least";

@@ -9,6 +9,7 @@
 
 mod access;
 mod access_log;
+mod acme;
 mod app;
 mod broker;
 mod certificate;
@@ -64,6 +65,7 @@ mod words;
 
 pub use access::{Hsts, HttpsRedirect, LimitBy, RateLimit, RequestRate, read_rate};
 pub use access_log::{AccessFormat, AccessLog, HiddenPart, LoggedHeader};
+pub use acme::{AcmeConfig, AcmeDirectory, MailAddress, challenge_word};
 pub use app::{AppAccess, AppConfig, AppListen, AppReady, Health, Http, RunSpec};
 pub use broker::{BrokerConfig, BrokerParts, Feed, RegulatorConfig, Source};
 pub use certificate::CertificateConfig;

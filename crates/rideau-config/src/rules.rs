@@ -5,6 +5,8 @@ mod scopes;
 
 use std::net::SocketAddr;
 
+use rideau_core::acme::AcmeHost;
+
 use super::cluster::ClusterConfig;
 use super::config::Config;
 use super::front::FrontConfig;
@@ -13,6 +15,9 @@ use super::section::{At, Notes, Section, suggest_section};
 use super::sections::{Named, Sections};
 use super::server::{OPEN_TO_ANYONE, Server};
 use super::user::OPERATOR;
+
+/// Where the front speaks TLS.
+const LISTEN_TLS: &str = "write tls_listen = [\"0.0.0.0:443\"] under [front]";
 
 /// Note every rule that the parts break together.
 pub(super) fn check(notes: &Notes<'_>, sections: &Sections<'_>, config: &Config) {
@@ -193,19 +198,25 @@ fn is_wanted(section: &Section<'_>, key: &str) -> bool {
 /// would ask the same of every reader.
 fn check_certificates(notes: &Notes<'_>, sections: &Sections<'_>, config: &Config) {
     let front = sections.front.as_ref();
-    let front = front.filter(|front| is_wanted(front, "tls_listen"));
-    match (front, sections.certificates.first()) {
-        (Some(front), None) => {
+    let tls = front.filter(|front| is_wanted(front, "tls_listen"));
+    let acme = front.filter(|front| front.has("acme"));
+    match (tls, sections.certificates.first()) {
+        (Some(front), None) if acme.is_none() => {
             let message = "`tls_listen` needs a certificate";
-            let hint = "add [certificate.NAME] with `cert` and `key`; [tls] is not for the front";
+            let hint = "add [certificate.NAME] with `cert` and `key`, or [front.acme]; [tls] is \
+                        not for the front";
             notes.error(front.at("tls_listen"), message, hint);
         }
         (None, Some((name, section))) => {
             let message = format!("[certificate.{name}] is not used");
-            let hint = "write tls_listen = [\"0.0.0.0:443\"] under [front]";
-            notes.warn(section.at.clone(), message, hint);
+            notes.warn(section.at.clone(), message, LISTEN_TLS);
         }
         _ => (),
+    }
+    if let (None, Some(front)) = (tls, acme) {
+        notes.warn(front.key_at("acme"), "[front.acme] is not used", LISTEN_TLS);
+    } else if let Some(front) = acme {
+        check_acme_hosts(notes, front, config);
     }
     let defaults = config.certificates.iter().filter(|one| one.is_default);
     for second in defaults.skip(1) {
@@ -214,6 +225,31 @@ fn check_certificates(notes: &Notes<'_>, sections: &Sections<'_>, config: &Confi
             let message = "another certificate is the default already";
             notes.error(section.at("default"), message, "write it once");
         }
+    }
+}
+
+/// There are hosts that certificates can be ordered for, and a way to prove that they are ours.
+fn check_acme_hosts(notes: &Notes<'_>, front: &Section<'_>, config: &Config) {
+    let hosts = config.acme_hosts(|_| false);
+    let at = front.key_at("acme");
+    // What those with a star lack is said where they stand.
+    let is_without_proof =
+        |host: &AcmeHost| host.challenges.is_empty() && !host.name.starts_with("*.");
+    if hosts.is_empty() {
+        let hint = "give an app `hosts`, or write hosts = [\"shop.example\"] under [front.acme]";
+        notes.warn(
+            at,
+            "[front.acme] has no host to order a certificate for",
+            hint,
+        );
+    } else if hosts.iter().all(is_without_proof) {
+        let hint =
+            "write listen = [\"0.0.0.0:80\"] or tls_listen = [\"0.0.0.0:443\"] under [front]";
+        notes.error(
+            at,
+            "no host can prove to the authority that it is yours",
+            hint,
+        );
     }
 }
 

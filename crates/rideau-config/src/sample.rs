@@ -147,7 +147,22 @@ hold       = "connection"
     Page::new("cluster", "several nodes, with etcd between them")
         .about("Without this section there is one node, and no etcd. See docs/cluster.md."),
     Page::new("front", "the front of applications")
-        .about("HTTP for the apps below. See docs/apps.md."),
+        .about("HTTP for the apps below. See docs/apps.md.")
+        .more(
+            r#"
+# Certificates from Let's Encrypt, which are renewed. See docs/apps.md.
+[front.acme]
+directory   = "letsencrypt"             # or "letsencrypt-staging", for trials
+agree       = true                      # to the terms of the authority. Default: false
+contact     = "ops@shop.example"
+hosts       = "apps"                    # or a list
+challenges  = "auto"                    # or of "tls-alpn-01", "http-01", "dns-01"
+dns_command = ["/usr/local/bin/dns-record"]     # Default: []
+self_check  = true
+path        = "/var/lib/rideau/acme"    # Default: `acme` in the folder of `store.path`
+ca          = "/etc/rideau/tls/authority.pem"   # Default: what the system trusts
+"#,
+        ),
     Page::new("certificate", "certificates of the front")
         .about(
             "A client gets the certificate of the name that it asks for. The files are looked \
@@ -206,6 +221,7 @@ tls              = "none"
 hosts            = ["reports.internal"]
 "#,
     ),
+    Page::new(
         "upgrade",
         "upgrades: a newer program takes over from this one",
     )

@@ -343,6 +343,12 @@ impl<'a> Section<'a> {
         self.entry(key).map_or(self.at.clone(), Entry::at)
     }
 
+    /// Where `key` itself stands, or else the table.
+    pub(super) fn key_at(&self, key: &str) -> At {
+        self.entry(key)
+            .map_or(self.at.clone(), |entry| entry.key_at.clone())
+    }
+
     /// Text with its variables put in.
     pub(super) fn text(&self, key: &str) -> Option<String> {
         let entry = self.entry(key)?;

@@ -8,6 +8,8 @@
 // What machines share is whole in every build, also where only one of them is.
 #![cfg_attr(not(feature = "default"), allow(dead_code, unused_imports))]
 
+#[cfg(feature = "apps")]
+pub mod acme;
 #[cfg(feature = "allocator")]
 pub mod allocator;
 #[cfg(feature = "apps")]

@@ -1,6 +1,9 @@
 //! Sockets with more to them than an address: TLS, and the control socket.
 
+pub(crate) mod acme;
+mod acme_store;
 pub mod control;
+mod der;
 pub(crate) mod tickets;
 pub mod tls;
 pub(crate) mod tls_files;

@@ -6,6 +6,7 @@ pub(crate) mod attempts;
 pub(crate) mod budget;
 pub(crate) mod catalog;
 pub(crate) mod catalog_cell;
+pub(crate) mod certificates;
 pub(crate) mod clients;
 pub(crate) mod cluster;
 pub(crate) mod command_stats;

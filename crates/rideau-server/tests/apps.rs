@@ -10,6 +10,10 @@
 mod access;
 #[path = "apps/access_log.rs"]
 mod access_log;
+#[path = "apps/acme.rs"]
+mod acme;
+#[path = "apps/authority.rs"]
+mod authority;
 #[path = "apps/bodies.rs"]
 mod bodies;
 #[path = "apps/cgroups.rs"]

@@ -16,6 +16,7 @@ use tokio_rustls::rustls::ServerConfig;
 use tokio_rustls::rustls::server::Acceptor;
 use tokio_rustls::server::TlsStream;
 
+use super::acme_answers::AcmeAnswers;
 use super::host::host_name;
 
 /// How HTTP/2 is called within TLS.
@@ -119,7 +120,8 @@ impl Certificates {
         own.or(self.default)
     }
 
-    /// Begin TLS with a client.
+    /// Begin TLS with a client. None if it came only to see a certificate, which an authority
+    /// does.
     ///
     /// # Errors
     ///
@@ -127,8 +129,13 @@ impl Certificates {
     pub(super) async fn accept(
         self: Arc<Self>,
         stream: TcpStream,
-    ) -> io::Result<(TlsStream<TcpStream>, ShownCertificate)> {
+        answers: &AcmeAnswers,
+    ) -> io::Result<Option<(TlsStream<TcpStream>, ShownCertificate)>> {
         let mut begun = LazyConfigAcceptor::new(Acceptor::default(), stream).await?;
+        if let Some(config) = answers.certificate(&begun.client_hello()) {
+            begun.into_stream(config).await?.shutdown().await?;
+            return Ok(None);
+        }
         let at = self.find(begun.client_hello().server_name());
         let Some(at) = at else {
             begun.io.write_all(&UNKNOWN_NAME).await?;
@@ -137,7 +144,7 @@ impl Certificates {
         };
         let stream = begun.into_stream(Arc::clone(&self.all[at].config)).await?;
         let certificates = self;
-        Ok((stream, ShownCertificate { certificates, at }))
+        Ok(Some((stream, ShownCertificate { certificates, at })))
     }
 }
 

@@ -56,6 +56,8 @@ pub(super) enum RequestRefusal {
     Denied,
     /// It should have come within TLS: there it finds the same.
     WithoutTls { location: String },
+    /// An authority asks whether its host is ours, and is shown this.
+    AcmeText(Arc<str>),
     /// A route sends it elsewhere.
     Elsewhere { location: String, route: Arc<Route> },
     /// Its client asks too often.
@@ -128,6 +130,7 @@ impl RequestRefusal {
             Self::Misdirected => StatusCode::MISDIRECTED_REQUEST,
             Self::Denied => StatusCode::FORBIDDEN,
             Self::WithoutTls { .. } => StatusCode::PERMANENT_REDIRECT,
+            Self::AcmeText(_) => StatusCode::OK,
             Self::Elsewhere { route, .. } => route.redirects(),
             Self::RateLimited { .. } | Self::ClientBusy => StatusCode::TOO_MANY_REQUESTS,
             Self::NotFound | Self::UnknownApp => StatusCode::NOT_FOUND,
@@ -152,6 +155,7 @@ impl RequestRefusal {
             Self::Misdirected => "misdirected",
             Self::Denied => "denied",
             Self::WithoutTls { .. } => "without_tls",
+            Self::AcmeText(_) => "acme",
             Self::Elsewhere { .. } => "redirected",
             Self::RateLimited { .. } => "rate_limited",
             Self::ClientBusy => "client_connections_max",
@@ -181,6 +185,7 @@ impl RequestRefusal {
             Self::Misdirected => "This host needs a connection of its own.",
             Self::Denied => "Your address may not come here.",
             Self::WithoutTls { .. } => "This is served within TLS.",
+            Self::AcmeText(_) => "This is for an authority.",
             Self::Elsewhere { .. } => "This is served elsewhere.",
             Self::RateLimited { .. } => "You ask too often. Please try again soon.",
             Self::ClientBusy => "You ask for too much at a time. Please try again soon.",
@@ -223,7 +228,7 @@ impl RequestRefusal {
     /// The word, if it is an error.
     pub(super) fn error(&self) -> Option<&'static str> {
         match self {
-            Self::WithoutTls { .. } | Self::Elsewhere { .. } => None,
+            Self::WithoutTls { .. } | Self::Elsewhere { .. } | Self::AcmeText(_) => None,
             _ => Some(self.word()),
         }
     }
@@ -274,6 +279,9 @@ impl RequestRefusal {
     /// What the client reads, and what kind of content that is.
     fn body(&self, reader: &Reader<'_>, retry_after: Option<u64>) -> (String, &'static str) {
         const HTML: &str = "text/html; charset=utf-8";
+        if let Self::AcmeText(text) = self {
+            return (text.to_string(), "text/plain");
+        }
         if reader.reads == Reads::Json {
             return (self.json(reader, retry_after), "application/json");
         }

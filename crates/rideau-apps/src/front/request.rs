@@ -142,6 +142,12 @@ impl Front {
         id: &Id,
         place: &mut Option<usize>,
     ) -> Result<ProxyRequest, RequestRefusal> {
+        let text = self
+            .acme_answers
+            .text(heard.method, heard.host, heard.target);
+        if let Some(text) = text {
+            return Err(RequestRefusal::AcmeText(text));
+        }
         let rules = table.rules.as_deref();
         if let Some(rules) = rules {
             rules.admit(conn, heard.fields)?;

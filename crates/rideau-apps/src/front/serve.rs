@@ -80,9 +80,11 @@ impl OpenConn {
 
     async fn serve_tls(self, stream: TcpStream, tls: Arc<Certificates>) {
         let mut conn = self.conn(true);
-        let shaken = self.while_open(self.patience().head, tls.accept(stream));
+        let accepted = tls.accept(stream, &self.front.acme_answers);
+        let shaken = self.while_open(self.patience().head, accepted);
         let (stream, shown) = match Box::pin(shaken).await {
-            Some(Ok((stream, shown))) => (Box::new(TlsStream::from(stream)), shown),
+            Some(Ok(Some((stream, shown)))) => (Box::new(TlsStream::from(stream)), shown),
+            Some(Ok(None)) => return,
             Some(Err(error)) => return tracing::debug!("no TLS for HTTP: {error}"),
             None => return tracing::debug!("no TLS for HTTP in time"),
         };

@@ -148,7 +148,7 @@ mod tests {
             let of_files = ["<script src=", "<script type=\"module\" src="];
             let of_files = of_files.map(|tag| text.matches(tag).count());
             let scripts = text.matches("<script").count();
-            assert_eq!(scripts, of_files.iter().sum(), "{}", asset.name);
+            assert_eq!(scripts, of_files.iter().sum::<usize>(), "{}", asset.name);
         }
     }
 }

@@ -2,19 +2,24 @@
 //! connections without a word to the server.
 
 use std::fs;
+use std::iter;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
+use parking_lot::Mutex;
 use rideau_apps::Tls as FrontTls;
 use rideau_config::Config;
+use rideau_core::acme::AcmeHost;
 use tokio::task::spawn_blocking;
 use tokio_rustls::TlsAcceptor;
 
+use super::acme_store;
 use super::tickets::TicketKeys;
-use super::tls::{self, BadTls};
+use super::tls::{self, BadTls, ReadCertificate};
+use crate::state::certificates::{CertificateBook, CertificateRow};
 use crate::state::daemon::Daemon;
 
 /// How often the config is looked at, and the files.
@@ -30,7 +35,9 @@ pub(crate) struct TlsFiles {
     pub(crate) server: Option<SharedAcceptor>,
     /// For the front.
     pub(crate) front: Option<FrontTls>,
-    /// The keys of its tickets.
+    /// The certificates of the front that the config names, as they were read last.
+    named: Arc<Mutex<Vec<ReadCertificate>>>,
+    /// The keys of the tickets of the front.
     pub(crate) tickets: TicketKeys,
 }
 
@@ -87,21 +94,77 @@ fn front_files(config: &Config) -> Vec<PathBuf> {
     files.flatten().cloned().collect()
 }
 
+/// Whether one of these is for a host.
+fn is_named(certificates: &[ReadCertificate], host: &str) -> bool {
+    let above = host.split_once('.').map(|(_, above)| above);
+    let mut names = certificates.iter().flat_map(|one| &one.front.names);
+    names.any(|name| {
+        name.eq_ignore_ascii_case(host)
+            || name
+                .strip_prefix("*.")
+                .is_some_and(|name| above == Some(name))
+    })
+}
+
 impl TlsFiles {
     /// Reads the files.
     ///
     /// # Errors
     ///
     /// If one cannot be read or does not hold what it should.
-    pub(crate) fn read(config: &Config, tickets: TicketKeys) -> Result<Self, BadTls> {
+    pub(crate) fn read(
+        config: &Config,
+        book: &CertificateBook,
+        tickets: TicketKeys,
+    ) -> Result<Self, BadTls> {
         let server = config.tls.as_ref().map(tls::acceptor).transpose()?;
-        let certificates = tls::front(&config.certificates, &tickets)?;
-        let front = (!certificates.is_empty()).then(|| FrontTls::new(certificates));
-        Ok(Self {
+        let named = tls::front(&config.certificates, &tickets)?;
+        let is_used = !named.is_empty() || config.front.acme.is_some();
+        let all = Self {
             server: server.map(SharedAcceptor::new),
-            front,
+            front: is_used.then(|| FrontTls::new(Vec::new())),
+            named: Arc::new(Mutex::new(named)),
             tickets,
-        })
+        };
+        all.show_ordered(config, book);
+        Ok(all)
+    }
+
+    /// The hosts that certificates are ordered for.
+    pub(crate) fn ordered_hosts(&self, config: &Config) -> Vec<AcmeHost> {
+        let named = self.named.lock();
+        config.acme_hosts(|host| is_named(&named, host))
+    }
+
+    /// Show clients the certificates that were read, and those that were ordered and are stored
+    /// now.
+    pub(crate) fn show_ordered(&self, config: &Config, book: &CertificateBook) {
+        let named = self.named.lock();
+        self.show(config, &named, book);
+    }
+
+    fn show(&self, config: &Config, named: &[ReadCertificate], book: &CertificateBook) {
+        let Some(front) = &self.front else {
+            return;
+        };
+        let hosts = config.acme_hosts(|host| is_named(named, host));
+        let mut ordered = Vec::new();
+        for (host, pair) in acme_store::stored(config, &hosts) {
+            // It was looked at just now.
+            ordered.extend(tls::ordered(&host, &pair, &self.tickets).ok());
+        }
+        let is_named = iter::repeat_n(false, named.len());
+        let is_ordered = is_named.chain(iter::repeat(true));
+        let all = named.iter().chain(&ordered).zip(is_ordered);
+        let rows = all.map(|(one, is_ordered)| CertificateRow {
+            name: one.name.clone(),
+            is_ordered,
+            hosts: one.front.names.clone(),
+            life: one.life,
+        });
+        book.set_shown(rows.collect());
+        let all = named.iter().chain(&ordered);
+        front.renew(all.map(|one| one.front.clone()).collect());
     }
 
     /// Read the files again whenever they or the config have changed, for ever. Files that are
@@ -132,26 +195,29 @@ impl TlsFiles {
         }
     }
 
-    fn renew_server(&self, config: &Config) -> Result<(), BadTls> {
+    fn renew_server(&self, config: &Config, _: &CertificateBook) -> Result<(), BadTls> {
         if let (Some(shared), Some(tls)) = (&self.server, &config.tls) {
             shared.0.store(Arc::new(tls::acceptor(tls)?));
         }
         Ok(())
     }
 
-    fn renew_front(&self, config: &Config) -> Result<(), BadTls> {
-        if let Some(shared) = &self.front {
-            shared.renew(tls::front(&config.certificates, &self.tickets)?);
-        }
+    fn renew_front(&self, config: &Config, book: &CertificateBook) -> Result<(), BadTls> {
+        let new = tls::front(&config.certificates, &self.tickets)?;
+        let mut named = self.named.lock();
+        *named = new;
+        self.show(config, &named, book);
         Ok(())
     }
 }
+
+type Renew = fn(&TlsFiles, &Config, &CertificateBook) -> Result<(), BadTls>;
 
 /// The files of one section, and what is made of them.
 struct Watch {
     section: &'static str,
     files: fn(&Config) -> Vec<PathBuf>,
-    renew: fn(&TlsFiles, &Config) -> Result<(), BadTls>,
+    renew: Renew,
     /// The files that count.
     seen: Option<Stamps>,
     /// When and how it was said last that they are no good.
@@ -159,11 +225,7 @@ struct Watch {
 }
 
 impl Watch {
-    fn new(
-        section: &'static str,
-        files: fn(&Config) -> Vec<PathBuf>,
-        renew: fn(&TlsFiles, &Config) -> Result<(), BadTls>,
-    ) -> Self {
+    fn new(section: &'static str, files: fn(&Config) -> Vec<PathBuf>, renew: Renew) -> Self {
         Self {
             section,
             files,
@@ -193,7 +255,8 @@ impl Watch {
             return;
         }
         let (renew, all, config) = (self.renew, all.clone(), Arc::clone(config));
-        let done = spawn_blocking(move || renew(&all, &config)).await;
+        let book = Arc::clone(&daemon.certificates);
+        let done = spawn_blocking(move || renew(&all, &config, &book)).await;
         let text = match done {
             Ok(Ok(())) if is_same => return,
             Ok(Ok(())) => {

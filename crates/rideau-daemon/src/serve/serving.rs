@@ -26,6 +26,7 @@ use crate::net::tickets::TicketKeys;
 use crate::net::tls_files::TlsFiles;
 use crate::redis::commands::NAMES;
 use crate::state::apps_side::{AppsSide, SideKeys};
+use crate::state::certificates::CertificateBook;
 use crate::state::daemon::Daemon;
 use crate::state::files::Files;
 use crate::state::upgrades::Upgrades;
@@ -82,7 +83,7 @@ enum End {
 }
 
 impl Ground {
-    fn new(config: &Config, tickets: TicketKeys) -> io::Result<Self> {
+    fn new(config: &Config, book: &CertificateBook, tickets: TicketKeys) -> io::Result<Self> {
         let threads = config.server.threads;
         let io_threads = Arc::new(IoThreads::start(threads)?);
         // Applications run on this machine: a front on every core would wait behind them.
@@ -94,7 +95,7 @@ impl Ground {
         Ok(Self {
             io_threads,
             front_threads,
-            tls: TlsFiles::read(config, tickets)?,
+            tls: TlsFiles::read(config, book, tickets)?,
         })
     }
 
@@ -126,7 +127,7 @@ pub(super) async fn run(
     ready: impl FnOnce(&Ready, &Arc<Daemon>),
 ) -> io::Result<()> {
     let config = daemon.config.load_full();
-    let ground = Ground::new(&config, TicketKeys::default())?;
+    let ground = Ground::new(&config, &daemon.certificates, TicketKeys::default())?;
     let straight = joining.as_mut().map(|it| mem::take(&mut it.straight));
     let straight = straight.unwrap_or_default();
     let listeners = StoreListeners::bind(&daemon, &ground.tls, straight).await?;
@@ -155,7 +156,7 @@ pub(super) async fn take_over(
         token: offer.token.clone(),
     };
     let side = AppsSide::new(&config, keys, upgrades).map_err(io::Error::other)?;
-    let ground = Ground::new(&config, TicketKeys::of(offer.tickets))?;
+    let ground = Ground::new(&config, &side.certificates, TicketKeys::of(offer.tickets))?;
     let front = ground.bind_front(&config).await?;
     newer.warm_up(&side, &config).await?;
     side.front.follow_apps();

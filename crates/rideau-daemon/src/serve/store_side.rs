@@ -17,6 +17,7 @@ use super::drain;
 use super::listener::Listener;
 use super::listening::{self, RedisListeners};
 use crate::admin::AdminListener;
+use crate::net::acme;
 use crate::net::control::ControlFiles;
 use crate::net::tls_files::TlsFiles;
 use crate::state::daemon::Daemon;
@@ -159,7 +160,11 @@ impl StoreSide {
         }
         self.for_ever("the leak check", super::leak_check::keep);
         self.for_ever("the epochs of fences", super::keep_epochs);
-        self.for_ever("the files of TLS", move |daemon| tls.clone().keep(daemon));
+        let files = tls.clone();
+        self.for_ever("the files of TLS", move |daemon| files.clone().keep(daemon));
+        self.for_ever("orders of certificates", move |daemon| {
+            acme::keep(tls.clone(), daemon)
+        });
         self.on(SignalKind::hangup(), super::reload_on);
         self.on(SignalKind::user_defined1(), super::reopen_on);
         self.on(SignalKind::user_defined2(), super::upgrade_on);

@@ -8,6 +8,7 @@ use rideau_apps::{Apps, Events, Front, RunDirs, StickyKey};
 use rideau_config::Config;
 use rideau_process as process;
 
+use crate::state::certificates::CertificateBook;
 use crate::state::upgrades::Upgrades;
 
 /// The part of a server that goes on while the other part is closed.
@@ -17,6 +18,8 @@ pub(crate) struct AppsSide {
     pub(crate) run_dirs: Arc<RunDirs>,
     pub(crate) apps: Apps,
     pub(crate) front: Arc<Front>,
+    /// The certificates of the front.
+    pub(crate) certificates: Arc<CertificateBook>,
     /// The token of the operator, if it is known already.
     pub(crate) token: Option<String>,
     pub(crate) upgrades: Arc<Upgrades>,
@@ -57,6 +60,7 @@ impl AppsSide {
             run_dirs,
             apps,
             front,
+            certificates: Arc::default(),
             token: keys.token,
             upgrades: Arc::new(upgrades),
         })

@@ -25,6 +25,7 @@ use crate::state::apps_side::{AppsSide, SideKeys};
 use crate::state::budget::Budget;
 use crate::state::catalog::{Catalog, FOR_EVER, Left};
 use crate::state::catalog_cell::CatalogCell;
+use crate::state::certificates::CertificateBook;
 use crate::state::clients::{ClientCard, Clients};
 use crate::state::cluster::Cluster;
 use crate::state::command_stats::{CommandNames, CommandStats};
@@ -77,6 +78,8 @@ pub struct Daemon {
     /// How much each user has of shared limits.
     pub(crate) quotas: Quotas,
     pub(crate) events: Arc<Events>,
+    /// The certificates of the front.
+    pub(crate) certificates: Arc<CertificateBook>,
     /// Which users logged in, and which did not.
     pub(crate) logins: Logins,
     /// The last asks that were refused, to explain them.
@@ -266,6 +269,7 @@ impl Daemon {
             run_dirs,
             apps,
             front,
+            certificates,
             token,
             upgrades,
         } = side;
@@ -304,6 +308,7 @@ impl Daemon {
             reserve: Reserve::default(),
             logins: Logins::new(Arc::clone(&events)),
             events,
+            certificates,
             refusals: RefusalLog::default(),
             counts: Counts::default(),
             timings: CommandStats::new(commands),

@@ -2,6 +2,7 @@
 //! about: which holder has it, why it waits or got nothing, what would help.
 
 mod apps;
+mod certificates;
 mod ranges;
 
 use std::fmt::Write;
@@ -42,7 +43,7 @@ const HOLDERS_MAX: usize = 5;
 
 /// What this is about. A name may say what it is the name of, as `pool:pg`; if it does
 /// not, the first that fits is meant: a refusal, a ticket, a connection, a pool, a
-/// group, a broker, a regulator, an app, a range, a value, a key.
+/// group, a broker, a regulator, an app, a certificate, a range, a value, a key.
 ///
 /// None if nothing has this name.
 pub(crate) fn explain(daemon: &Daemon, word: &str, viewer: Viewer<'_>) -> Option<Explained> {
@@ -53,6 +54,7 @@ pub(crate) fn explain(daemon: &Daemon, word: &str, viewer: Viewer<'_>) -> Option
             "regulator" => regulator(daemon, name, viewer),
             "lock" => key(daemon, name, viewer),
             "app" | "upstream" => apps::app(daemon, name, viewer),
+            "certificate" => certificates::certificate(daemon, name, viewer),
             "range" => ranges::range(daemon, name, viewer),
             "value" => ranges::value(daemon, name, viewer),
             "client" => connection(daemon, name, viewer),
@@ -78,6 +80,7 @@ pub(crate) fn explain(daemon: &Daemon, word: &str, viewer: Viewer<'_>) -> Option
         .or_else(|| broker(daemon, word, viewer))
         .or_else(|| regulator(daemon, word, viewer))
         .or_else(|| apps::app(daemon, word, viewer))
+        .or_else(|| certificates::certificate(daemon, word, viewer))
         .or_else(|| ranges::range(daemon, word, viewer))
         .or_else(|| ranges::value(daemon, word, viewer))
         .or_else(|| key(daemon, word, viewer))

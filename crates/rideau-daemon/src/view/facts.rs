@@ -8,6 +8,7 @@
 
 mod apps;
 mod brokers;
+mod certificates;
 mod columns;
 #[cfg(test)]
 mod docs;
@@ -31,6 +32,7 @@ use crate::state::refusal_log::Dropped;
 
 pub(crate) use apps::{AppNow, ProcessNow};
 pub(crate) use brokers::BrokerNow;
+pub(crate) use certificates::CertificateNow;
 pub(crate) use columns::{Columns, leads, up_to};
 pub(crate) use groups::GroupNow;
 pub(crate) use holders::{ClientNow, HolderNow, SessionNow};
@@ -78,7 +80,7 @@ pub(crate) struct Described {
 }
 
 /// Every kind, for what is said of all of them: the OpenAPI document, docs and tests.
-pub(crate) const KINDS: [Described; 17] = [
+pub(crate) const KINDS: [Described; 18] = [
     described::<PoolNow>(),
     described::<GroupNow>(),
     described::<BrokerNow>(),
@@ -88,6 +90,7 @@ pub(crate) const KINDS: [Described; 17] = [
     described::<ViewNow>(),
     described::<AppNow>(),
     described::<ProcessNow>(),
+    described::<CertificateNow>(),
     described::<ClientNow>(),
     described::<SessionNow>(),
     described::<HolderNow>(),

@@ -23,8 +23,8 @@ use crate::state::end::EndReason;
 use crate::state::values::Values;
 use crate::state::viewer::Viewer;
 use crate::view::facts::{
-    AppNow, BrokerNow, ClusterNow, Limit, NodeNow, PoolNow, RangeNow, RegulatorNow, RuleNow,
-    ViewNow,
+    AppNow, BrokerNow, CertificateNow, ClusterNow, Limit, NodeNow, PoolNow, RangeNow, RegulatorNow,
+    RuleNow, ViewNow,
 };
 pub(crate) use form::Form;
 use page::Page;
@@ -70,6 +70,7 @@ impl Collector for Numbers {
         page.facts(&ClusterNow::all(cluster))?;
         page.facts(&NodeNow::all(cluster))?;
         page.facts(&AppNow::all(&self.daemon.apps, Viewer::ALL))?;
+        page.facts(&CertificateNow::all(&self.daemon.certificates))?;
         apps::room(&mut page, &self.daemon.apps, &self.daemon.config.load())?;
         process::encode(&mut page, self.daemon.started)
     }

@@ -21,8 +21,8 @@ pub(crate) use page::{More, Page};
 use crate::state::daemon::Daemon;
 use crate::state::viewer::Viewer;
 use crate::view::facts::{
-    self, AppNow, BrokerNow, Facts, GroupNow, Limit, NodeNow, PartitionNow, PoolNow, ProcessNow,
-    RangeNow, RegulatorNow, RuleNow, Surface, ViewNow, in_unit, since_1970,
+    self, AppNow, BrokerNow, CertificateNow, Facts, GroupNow, Limit, NodeNow, PartitionNow,
+    PoolNow, ProcessNow, RangeNow, RegulatorNow, RuleNow, Surface, ViewNow, in_unit, since_1970,
 };
 
 /// Rows below the names of their columns. New columns come only at the end.
@@ -73,6 +73,8 @@ pub enum TableKind {
     Processes,
     /// The requests that processes serve now.
     Requests,
+    /// The certificates of the front.
+    Certificates,
     /// The connections.
     Clients,
     /// The sessions.
@@ -119,7 +121,7 @@ impl Default for TableQuery<'_> {
 
 impl TableKind {
     /// All that there is to look at.
-    pub const ALL: [Self; 19] = [
+    pub const ALL: [Self; 20] = [
         Self::Pools,
         Self::Groups,
         Self::Brokers,
@@ -130,6 +132,7 @@ impl TableKind {
         Self::Apps,
         Self::Processes,
         Self::Requests,
+        Self::Certificates,
         Self::Clients,
         Self::Sessions,
         Self::Holders,
@@ -154,6 +157,7 @@ impl TableKind {
             Self::Apps => "apps",
             Self::Processes => "processes",
             Self::Requests => "requests",
+            Self::Certificates => "certificates",
             Self::Clients => "clients",
             Self::Sessions => "sessions",
             Self::Holders => "holders",
@@ -218,6 +222,7 @@ pub(crate) fn table(daemon: &Daemon, what: TableKind, wanted: &TableQuery<'_>) -
             Table::of(&apps.iter().flat_map(AppNow::processes).collect::<Vec<_>>())
         }
         TableKind::Requests => requests::table(daemon, wanted.viewer),
+        TableKind::Certificates => Table::of(&CertificateNow::all(&daemon.certificates)),
         TableKind::Clients => people::clients(daemon, wanted),
         TableKind::Sessions => people::sessions(daemon, wanted),
         TableKind::Holders => people::holders(daemon, wanted),
@@ -319,6 +324,10 @@ impl Table {
             };
             if what == TableKind::Events {
                 return viewer.sees_event(&kind, &name);
+            }
+            if what == TableKind::Certificates {
+                // Their names are hosts of apps.
+                return false;
             }
             if what == TableKind::Config {
                 return viewer.sees_path(&name);

@@ -38,13 +38,13 @@ fn load(client: &mut Client, request: Request<'_>) -> Result<Next, CommandError>
     let stats = place.stats();
     let holds = stats.holds.buckets();
     let holds = holds.map(|(upper, count)| json!([upper.as_micros() as u64, count]));
-    let series = client.daemon.series.get();
+    let (series, span) = (client.daemon.series.get(), Duration::from_millis(span));
     let answer = json!({
         "pool": name,
         "members": stats.max,
-        "step_ms": series.map(|series| series.step.as_millis() as u64),
+        "step_ms": series.map(|series| (series.step)(span).as_millis() as u64),
         "rates_per_s": series.map_or_else(Vec::new, |series| {
-            rates(series, name, Duration::from_millis(span))
+            rates(series, name, span)
         }),
         "holds": holds.collect::<Vec<_>>(),
     });

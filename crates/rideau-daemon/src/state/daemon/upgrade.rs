@@ -31,6 +31,7 @@ impl Daemon {
             run_dirs: Arc::clone(&self.catalog.load().run_dirs),
             apps: self.apps.clone(),
             front: Arc::clone(&self.front),
+            certificates: Arc::clone(&self.certificates),
             token: self.operator.token().map(str::to_owned),
             upgrades: Arc::clone(&self.upgrades),
         }

@@ -8,7 +8,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::path::Path;
+use std::time::{SystemTime, UNIX_EPOCH};
 
+use crate::state::certificates::CertificateRow;
 use crate::view::tables::{self, TableKind, TableQuery};
 use rideau_core::apps::State;
 use serde_json::Value;
@@ -71,7 +73,8 @@ async fn no_name_changes_unnoticed() {
     assert!(stored == text, "gone: {gone:#?}\ncome: {come:#?}");
 }
 
-/// One of everything that can be seen: a client, a session, a holder, a refusal, a process.
+/// One of everything that can be seen: a client, a session, a holder, a refusal, a process, a
+/// certificate.
 async fn busy(server: &Server) -> crate::tests::admin::web::Redis {
     let mut redis = server.redis().await;
     redis.say("PING").await;
@@ -80,6 +83,12 @@ async fn busy(server: &Server) -> crate::tests::admin::web::Redis {
     for _ in 0..2 {
         server.ask(&session, "/v1/lock/a", "").await;
     }
+    server.daemon.certificates.set_shown(vec![CertificateRow {
+        name: "shop".into(),
+        is_ordered: false,
+        hosts: vec!["shop.example".into()],
+        life: (UNIX_EPOCH, SystemTime::now()),
+    }]);
     let app = server.daemon.apps.find("shop").unwrap();
     assert!(server.daemon.apps.start_one(&app));
     let is_ready = |daemon: &crate::Daemon| {
