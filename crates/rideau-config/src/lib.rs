@@ -50,6 +50,7 @@ mod scope;
 mod section;
 mod sections;
 mod server;
+mod shared;
 mod shown;
 mod static_files;
 mod table;
@@ -89,6 +90,7 @@ pub use section::Unexpanded;
 pub use server::{
     DeadPeer, History, Limits, Listen, Log, LogFormat, LogLevel, Series, Server, Tls,
 };
+pub use shared::{SharedConfig, SplitFault, SplitText, join_shared, split_shared};
 pub use static_files::StaticFiles;
 pub use user::{
     ALLOWED, CONTROL, DEFAULT_USER, KINDS, OPERATOR, OWN, Password, Scope, User, is_control,

@@ -31,7 +31,7 @@ use rustix::process::geteuid;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::task::JoinHandle;
 
-use self::cluster::{Joining, StraightListeners};
+use self::cluster::{Joining, StartConfig, StraightListeners};
 pub use self::cluster::{accept_restored, move_to_etcd};
 pub(crate) use self::drain::drain;
 pub(crate) use self::listener::Listener;
@@ -136,12 +136,17 @@ pub async fn run_from(
     ready: impl FnOnce(&Ready),
 ) -> io::Result<()> {
     let joining = match &config.cluster {
-        Some(cluster) => Some(Joining::open(&config, cluster).await?),
+        Some(cluster) => Some(Joining::open(&config, cluster, &source.text).await?),
         None => None,
     };
     let cluster = joining.as_ref().map(|joining| Arc::clone(&joining.cluster));
     let names = crate::redis::commands::NAMES;
-    let daemon = Daemon::after_others(config, source, names, cluster).map_err(io::Error::other)?;
+    let start = StartConfig::new(config, source, cluster.as_deref())?;
+    let daemon = Daemon::after_others(start.config, start.source, names, cluster);
+    let daemon = daemon.map_err(io::Error::other)?;
+    if let Some((shared, file)) = start.shared {
+        daemon.begin_shared(shared, file);
+    }
     run_joining(daemon, joining, ready).await
 }
 
@@ -518,7 +523,9 @@ async fn listen_http(
 async fn reload_on(mut signal: Signal, daemon: Arc<Daemon>) {
     while signal.recv().await.is_some() {
         sd_notify::tell(&sd_notify::reloading());
-        match panics::contain(|| daemon.reload("SIGHUP")) {
+        // On a node of a cluster it may wait for etcd.
+        let reloading = Arc::clone(&daemon);
+        match panics::away(move || reloading.reload("SIGHUP")).await {
             Ok(Ok(_)) => (),
             Ok(Err(why)) => tracing::warn!("SIGHUP changed nothing: {why}"),
             Err(panicked) => tracing::error!("SIGHUP ended with an {panicked}"),

@@ -31,6 +31,7 @@ pub(crate) mod reserve;
 pub(crate) mod semaphore;
 pub(crate) mod sessions;
 pub(crate) mod shared_catalog;
+pub(crate) mod shared_config;
 pub(crate) mod shared_place;
 pub(crate) mod tags;
 pub(crate) mod ticket;

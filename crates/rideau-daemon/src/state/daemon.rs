@@ -49,7 +49,7 @@ use crate::state::ticket::Ticket;
 use crate::state::values::{NamedRanges, NotOpened, Values};
 use crate::state::versions::{Settings, Source};
 
-pub(crate) use change::Unchanged;
+pub(crate) use change::{Unchanged, joined, warn_of_file};
 pub(crate) use held::LockCount;
 pub(crate) use rights::no_use;
 
