@@ -14,7 +14,8 @@ pub use links::{
     ServedAnswer, read_report, write_report,
 };
 pub use node::{
-    ClusterMade, ClusterNode, MoveKind, MovedPartitions, NameEvent, NoPeers, NodeAbout,
-    NodeCounters, NodeError, NodeEvents, NodeOptions, NodePulse, NodeRow, NodeTable, NodeView,
-    OfflineCluster, PartitionRow, PartitionState, PeerSender, RoomLevel, RoomView,
+    ClusterMade, ClusterNode, ConfigError, MoveKind, MovedPartitions, NameEvent, NewConfig,
+    NoPeers, NodeAbout, NodeCounters, NodeError, NodeEvents, NodeOptions, NodePulse, NodeRow,
+    NodeTable, NodeView, OfflineCluster, PartitionRow, PartitionState, PeerSender, RoomLevel,
+    RoomView, STORED_FORMAT, StoredConfig,
 };

@@ -57,6 +57,8 @@ use shared::LinksShared;
 
 /// Events that may wait for the node. While there are more, links are not read.
 const EVENTS_MAX: usize = 64;
+/// The first version of the protocol in which nodes tell which shared config they follow.
+const VERSION_OF_CONFIG: u32 = 2;
 /// A report of more bytes goes in chunks.
 const REPORT_AT_ONCE: usize = 32 << 10;
 
@@ -386,6 +388,11 @@ impl PeerLinks {
         max: usize,
     ) -> Result<(), LinkError> {
         let peer = self.shared().peer(to).ok_or(LinkError::NoLink)?;
+        let is_config = matches!(message, LinkMessage::Config { .. });
+        if is_config && peer.version() < Some(VERSION_OF_CONFIG) {
+            // A node of an earlier version shares no config.
+            return Ok(());
+        }
         peer.traffic().out.send(message, max)?;
         peer.wake.notify_one();
         Ok(())

@@ -7,6 +7,8 @@
 mod about;
 mod appends;
 mod boot_clock;
+mod config;
+mod config_key;
 mod driver;
 mod effects;
 mod error;
@@ -50,9 +52,10 @@ use rideau_core::cluster::{
 use tokio::sync::{mpsc, oneshot, watch};
 
 pub use about::NodeAbout;
+pub use config::{ConfigError, NewConfig, StoredConfig};
 pub use error::NodeError;
 pub use events::{MoveKind, MovedPartitions, NameEvent, NoPeers, NodeEvents, PeerSender};
-pub use meta::ClusterMade;
+pub use meta::{ClusterMade, FORMAT as STORED_FORMAT};
 pub use offline::OfflineCluster;
 pub use options::NodeOptions;
 pub use pulse::NodePulse;
@@ -60,6 +63,7 @@ pub use room::{RoomLevel, RoomView};
 pub use view::{NodeCounters, NodeRow, NodeTable, NodeView, PartitionRow, PartitionState};
 
 use crate::links::write_report;
+use config::ConfigCall;
 use input::Input;
 use log::NodeLog;
 use meta::ClusterMeta;
@@ -341,6 +345,39 @@ impl ClusterNode {
             Ok(done) => done.map_err(NodeError::Etcd),
             Err(_) => Err(NodeError::Ended),
         }
+    }
+
+    /// The text that all nodes share, and every later version of it; none as long as nodes of
+    /// an earlier version may be there.
+    pub fn config(&self) -> watch::Receiver<Option<Arc<StoredConfig>>> {
+        self.shared.config.subscribe()
+    }
+
+    /// Puts a text in the place of a version, for all nodes.
+    ///
+    /// # Errors
+    ///
+    /// If another version is there by now, the text is too long, or etcd does not confirm it.
+    pub async fn put_config(
+        &self,
+        seen: Arc<StoredConfig>,
+        new: NewConfig,
+    ) -> Result<Arc<StoredConfig>, ConfigError> {
+        let (reply, done) = oneshot::channel();
+        self.tell(Input::Config(ConfigCall::Put { seen, new, reply }));
+        done.await.unwrap_or(Err(ConfigError::Ended))
+    }
+
+    /// Has nodes write formats that earlier versions of the program do not know, and share
+    /// this text from then on. Says whether they did not before.
+    ///
+    /// # Errors
+    ///
+    /// If a node of an earlier version lives, or etcd does not confirm it.
+    pub async fn finish_upgrade(&self, new: NewConfig) -> Result<bool, ConfigError> {
+        let (reply, done) = oneshot::channel();
+        self.tell(Input::Config(ConfigCall::FinishUpgrade { new, reply }));
+        done.await.unwrap_or(Err(ConfigError::Ended))
     }
 
     /// Gives away all that the node owns. It waits until that is done, without end if no

@@ -52,6 +52,7 @@ mod section;
 mod sections;
 mod server;
 mod servers;
+mod shared;
 mod shown;
 mod static_files;
 mod table;
@@ -96,6 +97,7 @@ pub use server::{
     DeadPeer, History, Limits, Listen, Log, LogFormat, LogLevel, Series, Server, Tls,
 };
 pub use servers::{ServerPlace, ServerTls, UpstreamServers};
+pub use shared::{SharedConfig, SplitFault, SplitText, join_shared, split_shared};
 pub use static_files::StaticFiles;
 pub use upgrade::{Percent, UpgradeConfig};
 pub use upstream::UpstreamConfig;

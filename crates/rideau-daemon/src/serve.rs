@@ -28,7 +28,7 @@ use rideau_process::panics;
 use rustix::process::geteuid;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use self::cluster::Joining;
+use self::cluster::{Joining, StartConfig};
 pub use self::cluster::{accept_restored, move_to_etcd};
 pub(crate) use self::drain::drain;
 #[cfg(test)]
@@ -158,14 +158,18 @@ pub async fn run_upgradable(
         return serving::take_over(config, source, upgrades, stop, ready).await;
     }
     let joining = match &config.cluster {
-        Some(cluster) => Some(Joining::open(&config, cluster).await?),
+        Some(cluster) => Some(Joining::open(&config, cluster, &source.text).await?),
         None => None,
     };
     let cluster = joining.as_ref().map(|joining| Arc::clone(&joining.cluster));
-    let side = AppsSide::new(&config, SideKeys::default(), upgrades);
+    let start = StartConfig::new(config, source, cluster.as_deref())?;
+    let side = AppsSide::new(&start.config, SideKeys::default(), upgrades);
     let side = side.map_err(io::Error::other)?;
-    let daemon = Daemon::after_others(config, source, NAMES, cluster, side);
+    let daemon = Daemon::after_others(start.config, start.source, NAMES, cluster, side);
     let daemon = daemon.map_err(io::Error::other)?;
+    if let Some((shared, file)) = start.shared {
+        daemon.begin_shared(shared, file);
+    }
     serving::run(daemon, joining, stop, ready).await
 }
 
@@ -217,7 +221,9 @@ fn tell_what_is_open(daemon: &Daemon, config: &Config) {
 async fn reload_on(mut signal: Signal, daemon: Arc<Daemon>) {
     while signal.recv().await.is_some() {
         sd_notify::tell(&sd_notify::reloading());
-        match panics::contain(|| daemon.reload("SIGHUP")) {
+        // On a node of a cluster it may wait for etcd.
+        let reloading = Arc::clone(&daemon);
+        match panics::away(move || reloading.reload("SIGHUP")).await {
             Ok(Ok(_)) => (),
             Ok(Err(why)) => tracing::warn!("SIGHUP changed nothing: {why}"),
             Err(panicked) => tracing::error!("SIGHUP ended with an {panicked}"),

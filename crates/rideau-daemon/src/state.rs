@@ -34,6 +34,7 @@ pub(crate) mod semaphore;
 pub(crate) mod series;
 pub(crate) mod sessions;
 pub(crate) mod shared_catalog;
+pub(crate) mod shared_config;
 pub(crate) mod shared_place;
 pub(crate) mod tags;
 pub(crate) mod ticket;

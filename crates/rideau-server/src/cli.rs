@@ -189,6 +189,8 @@ enum Command {
     Rollback(change::Rollback),
     /// Change one value of the config: set pool.pg-1.max 20
     Set(change::Set),
+    /// Change the config that all nodes of a cluster share
+    Config(change::ConfigWords),
     /// Show the state of apps, pools, brokers, regulators, locks and ranges
     Status(status::Status),
     /// Show holders and what they hold
@@ -201,7 +203,7 @@ enum Command {
     Kill(status::Kill),
     /// Take one lease back from its holder
     Revoke(status::Revoke),
-    /// Drain a node of a cluster, or let it own partitions again
+    /// Drain a node of a cluster, let it own partitions again, or finish an upgrade
     Cluster(cluster::ClusterWords),
     /// Move the values of a server that does not run into a new cluster
     ///
@@ -337,6 +339,7 @@ async fn with_server(command: Command, manner: &Manner) -> Done {
         Command::Upgrade(words) => upgrade::upgrade(&words, manner).await,
         Command::Rollback(words) => change::rollback(&words, manner).await,
         Command::Set(words) => change::set(&words, manner).await,
+        Command::Config(words) => change::share(&words, manner).await,
         Command::Status(words) => status::status(&words, manner).await,
         Command::Holders(words) => status::holders(&words, manner).await,
         Command::Explain(words) => status::explain(&words, manner).await,

@@ -18,6 +18,8 @@ mod clients;
 mod cluster;
 #[path = "daemon/cluster_clients.rs"]
 mod cluster_clients;
+#[path = "daemon/cluster_config.rs"]
+mod cluster_config;
 #[path = "daemon/cluster_etcd.rs"]
 mod cluster_etcd;
 #[path = "daemon/cluster_faults.rs"]

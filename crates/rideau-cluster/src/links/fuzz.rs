@@ -178,12 +178,16 @@ fn ask(rng: &mut Rng) -> PeerAsk {
 
 fn message(rng: &mut Rng) -> LinkMessage {
     let (partition, epoch) = (number(rng) as u32, number(rng));
-    match below(rng, 9) {
+    match below(rng, 10) {
         6 => LinkMessage::Watches(is_once_in(rng, 2)),
         7 => LinkMessage::Watched {
             is_first: is_once_in(rng, 2),
         },
         8 => LinkMessage::Happened(bytes(rng)),
+        9 => LinkMessage::Config {
+            version: number(rng),
+            note: text(rng),
+        },
         0 => LinkMessage::Push {
             holder: bytes(rng),
             bytes: bytes(rng),

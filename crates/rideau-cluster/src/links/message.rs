@@ -112,6 +112,14 @@ pub enum LinkMessage {
     },
     /// What happened to a value of the sender.
     Happened(Vec<u8>),
+    /// The newest version of the shared config that the sender knows. Only links of version 2
+    /// of the protocol carry it.
+    Config {
+        /// The version.
+        version: u64,
+        /// Empty if the sender follows it, and its file says the same.
+        note: String,
+    },
     /// A message between the machines of two nodes.
     Peer(PeerMessage),
     /// A message between an entry node and an owner about rows in memory.
@@ -177,6 +185,7 @@ impl LinkMessage {
             Self::Report { bytes, .. } => bytes.len(),
             Self::Digest { range, bytes, .. } => range.len() + bytes.len(),
             Self::Happened(bytes) => bytes.len(),
+            Self::Config { note, .. } => note.len(),
             Self::Watches(_) | Self::Watched { .. } | Self::Peer(_) => 0,
             Self::Row { message, told } => rows::len(message) + told.len(),
         }
@@ -223,6 +232,9 @@ impl LinkMessage {
                 begin(out, "watched", 1).integer((*is_first).into());
             }
             Self::Happened(bytes) => drop(begin(out, "happened", 1).bulk(bytes)),
+            Self::Config { version, note } => {
+                begin(out, "config", 2).integer(signed(*version)).bulk(note);
+            }
             Self::Peer(PeerMessage::Serves { partition, epoch }) => {
                 begin(out, "serves", 2)
                     .integer((*partition).into())
@@ -332,6 +344,10 @@ fn read_message(verb: &[u8], fields: &mut FrameFields) -> Result<LinkMessage, Ba
             is_first: fields.number()? != 0,
         },
         b"happened" => LinkMessage::Happened(fields.bytes()?),
+        b"config" => LinkMessage::Config {
+            version: fields.number()?,
+            note: fields.text()?,
+        },
         b"serves" => LinkMessage::Peer(PeerMessage::Serves {
             partition: fields.small()?,
             epoch: fields.number()?,

@@ -8,7 +8,7 @@ use super::proof::LinkSecret;
 use super::tls::PeerTls;
 
 /// The versions of the protocol between nodes that this release speaks.
-pub const LINK_VERSIONS: (u32, u32) = (1, 1);
+pub const LINK_VERSIONS: (u32, u32) = (1, 2);
 
 /// Options of a node's links.
 #[derive(Clone, Debug)]

@@ -22,6 +22,8 @@ pub struct NodeAbout {
     pub versions: (u32, u32),
     /// The first digits of tickets of this start of the program.
     pub tickets: u32,
+    /// The newest format of what is stored that it knows.
+    pub format: u32,
 }
 
 impl NodeAbout {
@@ -42,6 +44,7 @@ impl NodeAbout {
             release: field("release").to_owned(),
             versions: (number("lowest"), number("highest")),
             tickets: number("tickets"),
+            format: number("format"),
         }
     }
 
@@ -72,11 +75,13 @@ impl fmt::Display for NodeAbout {
             release,
             versions: (lowest, highest),
             tickets,
+            format,
         } = self;
         write!(
             f,
             "peers={peers} clients={clients} straight={straight} straight_tls={straight_tls} \
-             zone={zone} release={release} lowest={lowest} highest={highest} tickets={tickets}"
+             zone={zone} release={release} lowest={lowest} highest={highest} tickets={tickets} \
+             format={format}"
         )
     }
 }
@@ -96,6 +101,7 @@ mod tests {
             release: "0.1.0".to_owned(),
             versions: (1, 2),
             tickets: 0xab_cdef,
+            format: 2,
         };
         assert_eq!(NodeAbout::parse(&about.to_string()), about);
         assert_eq!(NodeAbout::parse(""), NodeAbout::default());

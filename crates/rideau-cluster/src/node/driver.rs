@@ -38,6 +38,7 @@ pub(super) struct Driver {
     pub(super) client: EtcdClient,
     /// Its calls read much.
     pub(super) reader: EtcdClient,
+    pub(super) cluster: String,
     pub(super) name: String,
     pub(super) lease: Duration,
     pub(super) folder: Arc<Mutex<NodeFolder>>,
@@ -301,6 +302,7 @@ impl Driver {
                 is_draining,
                 reply,
             } => self.set_draining(&name, is_draining, reply),
+            Input::Config(call) => self.config_call(call),
             _ => (),
         }
     }

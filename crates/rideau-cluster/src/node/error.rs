@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use rideau::store::etcd::EtcdError;
 
 use super::about::NodeAbout;
+use super::config::ConfigError;
 
 /// Why a node does not start, or had to give up. Trying again does not help.
 #[derive(Debug)]
@@ -58,6 +59,8 @@ pub enum NodeError {
     BadOwner(u32),
     /// The host of the partitions has panicked.
     HostFailed,
+    /// The text that all nodes share cannot be read or written.
+    Config(ConfigError),
     /// The node's thread has ended.
     Ended,
 }
@@ -116,6 +119,7 @@ impl fmt::Display for NodeError {
                 "the thread that keeps the partitions of the node has \
                 panicked",
             ),
+            Self::Config(error) => error.fmt(f),
             Self::Ended => f.write_str("the node has ended"),
         }
     }

@@ -64,11 +64,17 @@ impl EtcdHealth {
         let revision = u64::try_from(found.revision).unwrap_or(0);
         check_seen(seen, revision)?;
         self.shared.revision.fetch_max(revision, Ordering::Relaxed);
-        let made = found.keys.first().map(|key| &key.value[..]);
-        if made != Some(self.made.to_string().as_bytes()) {
+        let made = found
+            .keys
+            .first()
+            .map(|key| String::from_utf8_lossy(&key.value));
+        let made: Option<ClusterMade> = made.and_then(|text| text.parse().ok());
+        // Only the format may be a newer one, when an upgrade was finished.
+        let Some(made) = made.filter(|made| made.id == self.made.id) else {
             let said = "the cluster is not the one that was joined".to_owned();
             return Err(NodeError::Restored { said });
-        }
+        };
+        made.check_format()?;
         let folder = Arc::clone(&self.folder);
         let cluster = status.cluster;
         let saved = spawn_blocking(move || {

@@ -11,6 +11,7 @@ use rideau_core::cluster::{
 };
 use tokio::sync::oneshot;
 
+use super::config::ConfigCall;
 use super::error::NodeError;
 use super::left_reports::LeftReport;
 use super::load::LoadResult;
@@ -136,6 +137,7 @@ pub(super) enum Input {
         is_draining: bool,
         reply: oneshot::Sender<Result<(), EtcdError>>,
     },
+    Config(ConfigCall),
     View(oneshot::Sender<Box<NodeView>>),
     Resign(NodeError),
     /// The handle is gone: as if the process were killed.

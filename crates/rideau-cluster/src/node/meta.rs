@@ -11,7 +11,9 @@ use rideau_core::cluster::Partitions;
 use super::error::NodeError;
 
 /// The newest format of what is stored that this version knows.
-pub(super) const FORMAT: u32 = 1;
+pub const FORMAT: u32 = 2;
+/// From this format on nodes share a part of their config.
+pub(super) const FORMAT_OF_CONFIG: u32 = 2;
 
 /// The parameters that a cluster was made with.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -115,9 +117,7 @@ fn checked(text: &str, wanted: Partitions) -> Result<ClusterMade, NodeError> {
         known: FORMAT,
     };
     let made: ClusterMade = text.parse().map_err(|()| unknown())?;
-    if made.format > FORMAT || made.format == 0 {
-        return Err(unknown());
-    }
+    made.check_format()?;
     let wanted = (wanted.count(), wanted.stripe());
     let found = (made.partitions, made.stripe);
     if found != wanted {
@@ -125,6 +125,19 @@ fn checked(text: &str, wanted: Partitions) -> Result<ClusterMade, NodeError> {
         return Err(NodeError::OtherPartitions { made, wanted });
     }
     Ok(made)
+}
+
+impl ClusterMade {
+    /// Fails if this version does not know the stored format.
+    pub(super) fn check_format(&self) -> Result<(), NodeError> {
+        if (1..=FORMAT).contains(&self.format) {
+            return Ok(());
+        }
+        Err(NodeError::Format {
+            stored: self.format.to_string(),
+            known: FORMAT,
+        })
+    }
 }
 
 /// A key of what concerns the whole cluster.
@@ -190,7 +203,7 @@ mod tests {
         }
         for text in [
             "",
-            "2 64 2 4d",
+            "3 64 2 4d",
             "0 64 2 4d",
             "1 64 2",
             "1 64 2 4d more",
@@ -199,7 +212,7 @@ mod tests {
             let error = checked(text, partitions(64, 2)).expect_err("it is unknown");
             assert!(matches!(error, NodeError::Format { .. }), "{text}");
         }
-        let error = checked("2 64 2 4d more", partitions(64, 2)).expect_err("it is newer");
-        assert!(error.to_string().contains("format 2"), "{error}");
+        let error = checked("3 64 2 4d more", partitions(64, 2)).expect_err("it is newer");
+        assert!(error.to_string().contains("format 3"), "{error}");
     }
 }

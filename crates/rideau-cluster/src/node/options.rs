@@ -7,6 +7,7 @@ use rideau::store::etcd::EtcdOptions;
 use rideau_core::cluster::{self, Partitions};
 
 use super::about::NodeAbout;
+use super::config::NewConfig;
 use super::error::NodeError;
 
 /// One node of a cluster on etcd.
@@ -40,6 +41,8 @@ pub struct NodeOptions {
     /// How often the owner of partition 0 compacts etcd, to what was the newest revision
     /// this long ago. What no partition needs is deleted after twice as long.
     pub housekeeping: Duration,
+    /// The text that all nodes share, if the cluster has none yet.
+    pub config: NewConfig,
 }
 
 impl NodeOptions {
@@ -65,6 +68,7 @@ impl NodeOptions {
             settle: usual.settle,
             room_quota: Self::ROOM_QUOTA,
             housekeeping: Self::HOUSEKEEPING,
+            config: NewConfig::default(),
         }
     }
 

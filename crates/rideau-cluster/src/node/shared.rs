@@ -5,7 +5,10 @@ use std::sync::atomic::AtomicU64;
 
 use parking_lot::{Mutex, RwLock};
 
+use tokio::sync::watch;
+
 use super::boot_clock;
+use super::config::StoredConfig;
 use super::pulse::{NodePulse, Pulse};
 use super::room::Room;
 use super::serving::ServingTable;
@@ -20,6 +23,8 @@ pub(super) struct NodeShared {
     pub(super) revision: AtomicU64,
     pub(super) table: RwLock<Arc<NodeTable>>,
     pub(super) pulse: Mutex<Pulse>,
+    /// The text that all nodes share; none as long as nodes share none.
+    pub(super) config: watch::Sender<Option<Arc<StoredConfig>>>,
 }
 
 impl NodeShared {

@@ -14,6 +14,8 @@ use tokio::runtime;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::{Instant, sleep};
 
+use super::config::{ConfigError, StoredConfig};
+use super::config_key::{ConfigKey, is_shared};
 use super::driver::Driver;
 use super::error::NodeError;
 use super::events::{NodeEvents, PeerSender};
@@ -59,6 +61,7 @@ struct Prepared {
     client: EtcdClient,
     folder: NodeFolder,
     meta: ClusterMeta,
+    config: Option<Arc<StoredConfig>>,
 }
 
 /// Start the thread of a node, and wait until it knows its cluster.
@@ -122,6 +125,7 @@ impl NodeThread {
                 return;
             }
         };
+        self.shared.config.send_replace(prepared.config.clone());
         if reply.send(Ok(prepared.meta.clone())).is_err() {
             return;
         }
@@ -135,6 +139,7 @@ impl NodeThread {
             client,
             folder,
             meta,
+            config: _,
         } = prepared;
         let options = &self.options;
         let serving = Arc::clone(&self.shared.serving);
@@ -167,11 +172,14 @@ impl NodeThread {
         tokio::spawn(health.run(self.sender.clone()));
         tokio::spawn(look_for_reports(self.sender.clone()));
         tokio::spawn(housekeeping.run());
+        let config = ConfigKey::of(options, &client);
+        tokio::spawn(config.follow(self.shared.config.clone()));
         let driver = Driver {
             machine,
             shared: self.shared,
             client: hasty,
             reader: client,
+            cluster: options.cluster.clone(),
             name: options.name.clone(),
             lease: options.lease,
             folder,
@@ -220,6 +228,7 @@ impl NodeShared {
             revision: AtomicU64::new(0),
             table: RwLock::new(Arc::new(table)),
             pulse: Mutex::default(),
+            config: watch::Sender::new(None),
         }
     }
 }
@@ -266,6 +275,10 @@ async fn prepare(options: &NodeOptions) -> Result<Prepared, NodeError> {
             Err(MetaError::Node(error)) => return Err(error),
         }
     };
+    let config = match is_shared(&meta.made) {
+        true => Some(shared_config(options, &client, &mut patience).await?),
+        false => None,
+    };
     let seen = EtcdSeen {
         cluster: status.cluster,
         revision: meta.revision,
@@ -279,7 +292,24 @@ async fn prepare(options: &NodeOptions) -> Result<Prepared, NodeError> {
         client,
         folder,
         meta,
+        config,
     })
+}
+
+/// The text that all nodes share. The first node writes it.
+async fn shared_config(
+    options: &NodeOptions,
+    client: &EtcdClient,
+    patience: &mut Patience,
+) -> Result<Arc<StoredConfig>, NodeError> {
+    let key = ConfigKey::of(options, client);
+    loop {
+        match key.read_or_put(&options.config).await {
+            Ok(config) => return Ok(config),
+            Err(ConfigError::Etcd(error)) => patience.wait(error).await?,
+            Err(error) => return Err(NodeError::Config(error)),
+        }
+    }
 }
 
 /// Waits for an etcd that does not answer, and says so now and then.

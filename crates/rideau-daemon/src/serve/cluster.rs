@@ -2,6 +2,7 @@
 
 mod asks;
 mod offline;
+mod shared;
 mod straight;
 mod watching;
 
@@ -16,7 +17,8 @@ use rideau::store::etcd::{EtcdLogin, EtcdOptions, EtcdTls};
 use rideau_cluster::{
     ClusterNode, LINK_VERSIONS, LinkEvent, LinkMessage, LinkOptions, LinkSecret, MoveKind,
     MovedPartitions, NameEvent, NodeAbout, NodeError, NodeEvents, NodeOptions, NodeTable,
-    PeerLinks, PeerSender, PeerTls, ReportParts, ReportTooLong, ServeAsks, read_report,
+    PeerLinks, PeerSender, PeerTls, ReportParts, ReportTooLong, STORED_FORMAT, ServeAsks,
+    read_report,
 };
 use rideau_config::{ClusterConfig, Config, Listen};
 use rideau_core::cluster::{Certainty, Digest, Incarnation, Partitions, PeerMessage, RowMessage};
@@ -25,10 +27,11 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 
 pub use self::offline::{accept_restored, move_to_etcd};
+pub(super) use self::shared::StartConfig;
 pub(super) use self::straight::StraightListeners;
 use super::unheard::unheard;
 use crate::net::tls;
-use crate::state::cluster::{Cluster, read_left};
+use crate::state::cluster::{Cluster, KnownConfig, read_left};
 use crate::state::daemon::Daemon;
 use crate::state::ticket;
 use crate::state::values::{self, RangeNumbers};
@@ -59,7 +62,11 @@ impl Joining {
     /// # Errors
     ///
     /// If it cannot listen, a file cannot be read, or the node does not fit the cluster.
-    pub(super) async fn open(config: &Config, cluster: &ClusterConfig) -> io::Result<Self> {
+    pub(super) async fn open(
+        config: &Config,
+        cluster: &ClusterConfig,
+        text: &str,
+    ) -> io::Result<Self> {
         let listener = TcpListener::bind(cluster.listen)
             .map_err(|error| unheard(cluster.listen, "cluster.listen", &error))?;
         let secret = fs::read(&cluster.secret_file)
@@ -73,7 +80,10 @@ impl Joining {
         let tls = peer_tls(cluster)?;
         let straight = StraightListeners::bind(cluster)?;
         let peer_port = listener.local_addr()?.port();
-        let options = node_options(config, cluster, peer_port, &straight)?;
+        let options = NodeOptions {
+            config: shared::of_file(config, text)?,
+            ..node_options(config, cluster, peer_port, &straight)?
+        };
         tracing::info!(
             cluster = cluster.name,
             node = options.name,
@@ -135,6 +145,7 @@ impl Joining {
             })
             .await;
         });
+        shared::begin(Arc::clone(daemon), Arc::clone(&cluster));
         let (told_daemon, told_cluster) = (Arc::clone(daemon), Arc::clone(&cluster));
         tokio::spawn(async move {
             panics::keep("what happens to values of this node", || {
@@ -209,6 +220,7 @@ fn node_options(
             release: env!("CARGO_PKG_VERSION").into(),
             versions: LINK_VERSIONS,
             tickets: ticket::this_start(),
+            format: STORED_FORMAT,
         },
         weight: cluster.weight,
         partitions,
@@ -467,6 +479,9 @@ async fn tell_node(
                 if let Some(links) = &*cluster.links.read() {
                     links.heard(&node, id);
                 }
+            }
+            LinkEvent::Message(node, LinkMessage::Config { version, note }) => {
+                cluster.config_heard(&node, KnownConfig { version, note });
             }
             LinkEvent::Message(node, message) => hear(&daemon, &cluster, &node, &message),
         }

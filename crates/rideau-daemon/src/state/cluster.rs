@@ -1,6 +1,7 @@
 //! The cluster that this server is a node of: where a command goes, and how it gets there.
 
 mod claim;
+mod configs;
 mod entry;
 mod far;
 mod left;
@@ -29,6 +30,7 @@ use tokio::sync::Notify;
 pub(crate) use lines::Lines;
 
 pub(crate) use claim::{ClaimOutcome, ClaimWait, LockClaim};
+pub(crate) use configs::KnownConfig;
 pub(crate) use entry::{NameLease, NameOf, NoLease, NoPlace};
 pub(crate) use far::{FarSession, read_left};
 pub(crate) use names::Names;
@@ -40,6 +42,7 @@ pub(crate) use renew::Renewed;
 pub(crate) use straight::StraightNode;
 
 use crate::state::tags::TicketTags;
+use configs::ConfigVersions;
 use far::FarSessions;
 
 /// How often a node looks whether it has heard of a new owner.
@@ -77,6 +80,8 @@ pub(crate) struct Cluster {
     pub collecting: tokio::sync::Mutex<()>,
     /// Asks that wait on this node for values of any node.
     pub lines: Lines,
+    /// Which version of the shared config each node follows.
+    configs: ConfigVersions,
     pub counts: HopCounts,
 }
 
@@ -85,7 +90,9 @@ pub(crate) struct Cluster {
 pub(crate) struct HopCounts {
     /// Commands about what nodes share that this node answered by itself.
     pub here: AtomicU64,
-    /// Commands that were sent to another node.
+    /// Commands of this node's clients that were sent to another node.
+    pub first: AtomicU64,
+    /// Commands that were sent to another node, those of other nodes' clients among them.
     pub hops_out: AtomicU64,
     /// Commands of other nodes that were answered here.
     pub hops_in: AtomicU64,
@@ -100,6 +107,12 @@ pub(crate) struct HopCounts {
 }
 
 impl HopCounts {
+    /// A command was sent to another node. Is it one of this node's clients?
+    pub(crate) fn sent(&self, is_first: bool) {
+        self.hops_out.fetch_add(1, Ordering::Relaxed);
+        self.first.fetch_add(is_first.into(), Ordering::Relaxed);
+    }
+
     /// A command was answered here that had come over this many links.
     pub(crate) fn served(&self, hops: u8) {
         self.hops_in
@@ -141,6 +154,7 @@ impl Cluster {
             keys_changed: Notify::new(),
             collecting: tokio::sync::Mutex::default(),
             lines: Lines::default(),
+            configs: ConfigVersions::default(),
             counts: HopCounts::default(),
         }
     }
@@ -194,7 +208,7 @@ impl Cluster {
     ) -> Result<PeerAnswer, LinkError> {
         let links = self.links.read().clone();
         let answer = links.ok_or(LinkError::NoLink)?.ask(to, ask)?;
-        self.counts.hops_out.fetch_add(1, Ordering::Relaxed);
+        self.counts.sent(ask.hop <= 1);
         let began = Instant::now();
         let answer = answer.await?;
         self.counts.took.lock().record(began.elapsed());
@@ -227,12 +241,14 @@ impl Cluster {
         let mut effects = Vec::new();
         self.names.drops.lock().linked(&node, &mut effects);
         let _ = self.carry(effects, &[]);
+        self.tell_config(&node);
         self.node.linked(node, link);
     }
 
     /// The link to another node is gone.
     pub(crate) fn unlinked(self: &Arc<Self>, node: Incarnation) {
         self.digests.write().forget(&node);
+        self.forget_config(&node);
         let link = self.numbers.lock().0.remove(&node);
         if let Some(link) = link {
             let mut lost_links = self.lost_links.lock();

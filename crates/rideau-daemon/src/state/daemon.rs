@@ -53,7 +53,7 @@ use crate::state::upgrades::Upgrades;
 use crate::state::values::{NamedRanges, NotOpened, Values};
 use crate::state::versions::{Settings, Source};
 
-pub(crate) use change::Unchanged;
+pub(crate) use change::{Unchanged, joined, warn_of_file};
 pub(crate) use held::LockCount;
 pub(crate) use rights::no_use;
 

@@ -14,6 +14,8 @@ use std::time::SystemTime;
 use parking_lot::Mutex;
 use rideau_config::{Change, Config};
 
+use crate::state::shared_config::SharedState;
+
 /// This many texts are kept.
 const VERSIONS_MAX: usize = 32;
 
@@ -40,6 +42,10 @@ pub(crate) struct Settings {
     /// The config at the start: its keys that need a restart are still in effect.
     pub(crate) started: Arc<Config>,
     pub(crate) generation: AtomicU64,
+    /// Held by a change from its beginning to its end.
+    pub(crate) turn: Mutex<()>,
+    /// What nodes of a cluster share.
+    pub(crate) shared: Mutex<SharedState>,
     pub(crate) inner: Mutex<Inner>,
 }
 
@@ -108,6 +114,8 @@ impl Settings {
             file: source.file,
             started: Arc::new(config.clone()),
             generation: AtomicU64::new(1),
+            turn: Mutex::new(()),
+            shared: Mutex::default(),
             inner: Mutex::new(Inner {
                 on_disk: text,
                 history: VecDeque::from([Arc::new(first)]),

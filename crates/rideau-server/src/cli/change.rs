@@ -5,7 +5,7 @@ use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use clap::Args;
+use clap::{Args, Subcommand};
 use rideau_config::{
     Change, Config, Faults, Level, Opening, Plan, PlanStep, openings, sample, schema,
 };
@@ -215,6 +215,32 @@ fn read_plan(answer: &Value) -> Option<Plan> {
     };
     let steps: Option<Vec<_>> = (0..table.len()).map(step).collect();
     Some(Plan { steps: steps? })
+}
+
+/// What there is to do with the config that nodes of a cluster share.
+#[derive(Args, Debug)]
+pub(crate) struct ConfigWords {
+    #[command(subcommand)]
+    what: Share,
+}
+
+#[derive(Subcommand, Debug)]
+enum Share {
+    /// Have all nodes of the cluster do what this file says of what they share
+    ///
+    /// That is limits, users, locks, ranges, views, and pools, brokers and regulators with
+    /// scope = "cluster". The rest of the file is not looked at.
+    Push(OneFile),
+}
+
+pub(crate) async fn share(words: &ConfigWords, manner: &Manner) -> Done {
+    let Share::Push(OneFile { file }) = &words.what;
+    let text = read(file)?;
+    let answer = ask(&["CONFIG", "PUSH", &text], manner).await?;
+    match better(answer, &text, file, manner)? {
+        Ok(answer) => applied(answer, manner),
+        Err(code) => Ok(code),
+    }
 }
 
 pub(crate) async fn reload(manner: &Manner) -> Done {

@@ -36,6 +36,11 @@ enum Change {
         /// The name of the node, from `rideau status nodes`
         node: String,
     },
+    /// Say that no node of an earlier version is left, so that all nodes use what such a node
+    /// does not know
+    ///
+    /// It is refused while one lives. None can join from then on.
+    FinishUpgrade,
     /// Go on with an etcd that was restored from a backup, while all nodes are stopped
     ///
     /// What was reserved and released after the backup is not known, so all values are in
@@ -73,6 +78,11 @@ const LOOK: Duration = Duration::from_millis(200);
 pub(crate) async fn run(words: &ClusterWords, manner: &Manner) -> Done {
     match &words.what {
         Change::AcceptRestore { file } => accept_restored(file, manner).await,
+        Change::FinishUpgrade => {
+            let mut wire = control::connect(manner, NAME).await?;
+            let answered = wire.ask(&["NODE.UPGRADED"]).await?;
+            answer::print(show::good(answered)?, manner)
+        }
         Change::Undrain { node } => {
             let mut wire = control::connect(manner, NAME).await?;
             let answered = wire.ask(&["NODE.UNDRAIN", node]).await?;

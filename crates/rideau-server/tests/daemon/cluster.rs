@@ -401,9 +401,9 @@ fn operators_see_hops_takeovers_and_nodes_that_are_lost() {
     assert_eq!(said["cluster_enabled"], "1");
     assert_eq!((count("known_nodes"), count("links")), (2, 1), "{said:?}");
     assert_eq!(count("partitions_owned"), 8, "{said:?}");
-    assert_eq!(count("hops_none"), 32, "{said:?}");
+    assert_eq!(count("hops_0"), 32, "{said:?}");
     assert!(
-        count("hops_out") >= 32 && count("moves_out") >= 8,
+        count("hops_1") >= 32 && count("hops_2") == 0 && count("moves_out") >= 8,
         "{said:?}"
     );
     assert!(

@@ -272,9 +272,8 @@ pub(super) fn set(client: &mut Client, request: Request<'_>) -> Result<Next, Com
         let count = arguments.number(key, "processes", 0..=100_000)?;
         values.push((format!("app.{name}.{key}"), count.to_string()));
     }
-    let plan = client.daemon.set(&values, client.user_name())?;
-    super::settings::done(client, &plan);
-    Ok(Next::Done)
+    let set = move |daemon: &Arc<Daemon>, by: &str| daemon.set(&values, by);
+    super::settings::change(client, set, super::settings::done)
 }
 
 pub(super) fn spawn(client: &mut Client, request: Request<'_>) -> Result<Next, CommandError> {

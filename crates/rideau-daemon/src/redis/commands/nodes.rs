@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use rideau_resp::{Quoted, Request};
 
-use super::{About, Subject, about};
+use super::{About, Subject, about, may_use_all};
 use crate::redis::client::{Client, CommandError, Next, OnReady, PendingCommand};
 use crate::state::cluster::Cluster;
+use crate::state::daemon::Unchanged;
 
 /// These commands.
 pub(super) const TABLE: &[About] = &[
@@ -27,6 +28,15 @@ pub(super) const TABLE: &[About] = &[
         "node",
         "Let a node of the cluster own its share again",
         undrain,
+    ),
+    about(
+        "NODE.UPGRADED",
+        1,
+        "config",
+        Subject::Nothing,
+        "",
+        "All nodes run this version: use what earlier versions do not know",
+        upgraded,
     ),
 ];
 
@@ -55,6 +65,35 @@ fn drain(client: &mut Client, request: Request<'_>) -> Result<Next, CommandError
 fn undrain(client: &mut Client, request: Request<'_>) -> Result<Next, CommandError> {
     let (cluster, name) = named(client, request, "NODE.UNDRAIN")?;
     Ok(set(client, cluster, name, false))
+}
+
+fn upgraded(client: &mut Client, request: Request<'_>) -> Result<Next, CommandError> {
+    request.arguments().end("NODE.UPGRADED")?;
+    may_use_all(client, "the whole config")?;
+    let by = client.user_name().to_owned();
+    let finished = client.daemon.finish_upgrade(&by)?;
+    let daemon = Arc::clone(&client.daemon);
+    let answer = async move {
+        let finished = finished.await;
+        let finish: OnReady = Box::new(move |client: &mut Client| match finished {
+            Ok(is_new) => {
+                if is_new {
+                    let text = "the upgrade of the cluster was finished".to_owned();
+                    daemon.events.add("cluster", "nodes", text, Some(&by));
+                }
+                client.reply().simple(match is_new {
+                    true => "OK",
+                    false => "OK, nothing was left to do",
+                });
+            }
+            Err(why) => {
+                let CommandError(text) = Unchanged::NotShared(Arc::new(why)).into();
+                client.reply().error(text);
+            }
+        });
+        finish
+    };
+    Ok(Next::Wait(PendingCommand::work("NODE", Box::pin(answer))))
 }
 
 /// The cluster, and the node that a command names.

@@ -371,9 +371,9 @@ pub(super) fn add(client: &mut Client, request: Request<'_>) -> Result<Next, Com
     if let Some(group) = parsed.ok().and_then(|pool| pool.group) {
         settings::check_group(client, "pool", &group)?;
     }
-    let plan = client.daemon.add_pool(name, keys, client.user_name())?;
-    settings::done(client, &plan);
-    Ok(Next::Done)
+    let (name, keys) = (name.to_owned(), keys.to_owned());
+    let add = move |daemon: &Arc<Daemon>, by: &str| daemon.add_pool(&name, &keys, by);
+    settings::change(client, add, settings::done)
 }
 
 pub(super) fn delete(client: &mut Client, request: Request<'_>) -> Result<Next, CommandError> {
@@ -392,10 +392,9 @@ pub(super) fn delete(client: &mut Client, request: Request<'_>) -> Result<Next, 
     }
     arguments.end("POOL.DEL")?;
     super::may_use(client, "pool", name)?;
-    let by = client.user_name().to_owned();
-    let plan = client.daemon.remove_pool(name, Some(within), &by)?;
-    settings::done(client, &plan);
-    Ok(Next::Done)
+    let name = name.to_owned();
+    let remove = move |daemon: &Arc<Daemon>, by: &str| daemon.remove_pool(&name, Some(within), by);
+    settings::change(client, remove, settings::done)
 }
 
 pub(super) fn set(client: &mut Client, request: Request<'_>) -> Result<Next, CommandError> {
@@ -415,9 +414,8 @@ pub(super) fn set(client: &mut Client, request: Request<'_>) -> Result<Next, Com
         }
         values.push((path, value.to_owned()));
     }
-    let plan = client.daemon.set(&values, client.user_name())?;
-    settings::done(client, &plan);
-    Ok(Next::Done)
+    let set = move |daemon: &Arc<Daemon>, by: &str| daemon.set(&values, by);
+    settings::change(client, set, settings::done)
 }
 
 pub(super) fn recycle(client: &mut Client, request: Request<'_>) -> Result<Next, CommandError> {

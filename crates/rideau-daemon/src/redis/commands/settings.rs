@@ -1,11 +1,14 @@
 //! `CONFIG`: show, check, change and roll back the config.
 
+use std::sync::Arc;
+
 use rideau_config::text::PathFault;
 use rideau_config::{Change, Faults, Plan, fits, text};
+use rideau_process::panics;
 use rideau_resp::{Arguments, Mistake, Reply, Request, Upper};
 
-use crate::redis::client::{Client, CommandError, Next};
-use crate::state::daemon::Unchanged;
+use crate::redis::client::{Client, CommandError, Next, OnReady, PendingCommand};
+use crate::state::daemon::{Daemon, Unchanged};
 use crate::view::tables::Cell;
 
 impl From<Unchanged> for CommandError {
@@ -38,13 +41,20 @@ pub(super) fn config(client: &mut Client, request: Request<'_>) -> Result<Next, 
         b"APPLY" => {
             let text = arguments.text("CONFIG APPLY", "a config as TOML")?;
             arguments.end("CONFIG APPLY")?;
-            let plan = client.daemon.apply(text, client.user_name())?;
-            write_plan(&plan, &mut client.reply());
+            let text = text.to_owned();
+            let apply = move |daemon: &Arc<Daemon>, by: &str| daemon.apply(&text, by);
+            return change(client, apply, planned);
+        }
+        b"PUSH" => {
+            let text = arguments.text("CONFIG PUSH", "a config as TOML")?;
+            arguments.end("CONFIG PUSH")?;
+            let text = text.to_owned();
+            let push = move |daemon: &Arc<Daemon>, by: &str| daemon.push(&text, by);
+            return change(client, push, planned);
         }
         b"RELOAD" => {
             arguments.end("CONFIG RELOAD")?;
-            let plan = client.daemon.reload(client.user_name())?;
-            write_plan(&plan, &mut client.reply());
+            return change(client, |daemon, by| daemon.reload(by), planned);
         }
         b"ROLLBACK" => return rollback(client, arguments),
         b"REWRITE" => return rewrite(client, arguments),
@@ -111,10 +121,40 @@ fn set(client: &mut Client, mut arguments: Arguments<'_>) -> Result<Next, Comman
         }
         values.push((path.to_owned(), value.to_owned()));
     }
-    let plan = client.daemon.set(&values, client.user_name());
-    let plan = plan.map_err(|why| without_hint(client, why))?;
-    done(client, &plan);
-    Ok(Next::Done)
+    change(client, move |daemon, by| daemon.set(&values, by), done)
+}
+
+/// Make a change and answer it: at once, or on a node of a cluster when etcd has it.
+pub(super) fn change(
+    client: &mut Client,
+    make: impl FnOnce(&Arc<Daemon>, &str) -> Result<Plan, Unchanged> + Send + 'static,
+    answer: fn(&mut Client, &Plan),
+) -> Result<Next, CommandError> {
+    let by = client.user_name().to_owned();
+    if client.daemon.cluster.is_none() {
+        let plan = make(&client.daemon, &by).map_err(|why| without_hint(client, why))?;
+        answer(client, &plan);
+        return Ok(Next::Done);
+    }
+    let daemon = Arc::clone(&client.daemon);
+    let made = async move {
+        let made = panics::away(move || make(&daemon, &by)).await;
+        let finish: OnReady = Box::new(move |client| match made {
+            Ok(Ok(plan)) => answer(client, &plan),
+            Ok(Err(why)) => {
+                let CommandError(text) = without_hint(client, why).into();
+                client.reply().error(text);
+            }
+            Err(panicked) => client.answer_panic(client.out.len(), panicked),
+        });
+        finish
+    };
+    Ok(Next::Wait(PendingCommand::work("CONFIG", Box::pin(made))))
+}
+
+/// Answer a change with its plan.
+fn planned(client: &mut Client, plan: &Plan) {
+    write_plan(plan, &mut client.reply());
 }
 
 /// Why nothing changed, without names that the client may not know.
@@ -181,9 +221,11 @@ fn rollback(client: &mut Client, mut arguments: Arguments<'_>) -> Result<Next, C
         }
     };
     arguments.end("CONFIG ROLLBACK")?;
-    let plan = client.daemon.rollback(version, client.user_name())?;
-    write_plan(&plan, &mut client.reply());
-    Ok(Next::Done)
+    change(
+        client,
+        move |daemon, by| daemon.rollback(version, by),
+        planned,
+    )
 }
 
 fn rewrite(client: &mut Client, mut arguments: Arguments<'_>) -> Result<Next, CommandError> {

@@ -438,8 +438,8 @@ pub(super) const OURS: &[About] = &[
         2,
         "config",
         Subject::Nothing,
-        "GET path ... | SET path value ... | CHECK toml | PLAN toml | APPLY toml | RELOAD \
-         | REWRITE [FORCE] | HISTORY | ROLLBACK [version] | TEXT [version]",
+        "GET path ... | SET path value ... | CHECK toml | PLAN toml | APPLY toml | PUSH toml \
+         | RELOAD | REWRITE [FORCE] | HISTORY | ROLLBACK [version] | TEXT [version]",
         "The config; a change is applied as a whole or not at all",
         settings::config,
     ),

@@ -324,11 +324,10 @@ impl Cluster {
         entry.rows.routed(ticket, to, epoch, now, &mut effects);
         let is_hop = entry.me.as_ref() != Some(to);
         drop(entry);
-        let hops = match is_hop {
-            true => &self.counts.hops_out,
-            false => &self.counts.here,
-        };
-        hops.fetch_add(1, Ordering::Relaxed);
+        match is_hop {
+            true => self.counts.sent(true),
+            false => _ = self.counts.here.fetch_add(1, Ordering::Relaxed),
+        }
         self.carry(effects, &[])
             .map_err(|error| NoRoute::Link(to.clone(), error))
     }

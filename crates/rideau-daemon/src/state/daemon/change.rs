@@ -4,6 +4,7 @@
 //! or not at all; the text before it is kept for a while.
 
 mod edit;
+mod shared;
 mod unchanged;
 
 use std::fs;
@@ -12,12 +13,17 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use rideau_cluster::ConfigError;
 use rideau_config::{Change, Config, Faults, Live, Now, Plan, text};
 
 use super::Daemon;
 use crate::state::versions::{Inner, Version};
 
+pub(crate) use shared::{joined, warn_of_file};
 pub(crate) use unchanged::Unchanged;
+
+/// A change that another node was faster with is made again on what is there then, so often.
+const TRIES: u32 = 32;
 
 /// How a change comes about.
 struct Way<'a> {
@@ -27,24 +33,27 @@ struct Way<'a> {
     by: &'a str,
     /// Members of removed pools are taken back after this.
     within: Option<Duration>,
-    /// The new text is the file's.
-    is_of_file: bool,
+    /// The text of the file, if it is read anew.
+    file: Option<Arc<str>>,
     /// The new text is ours, with the wanted change in it.
     is_ours: bool,
+    /// It has all that nodes share, whatever that was before.
+    is_whole: bool,
 }
 
 impl<'a> Way<'a> {
-    const fn new(how: &'static str, by: &'a str) -> Self {
+    fn new(how: &'static str, by: &'a str) -> Self {
         Self {
             how,
             by,
             within: None,
-            is_of_file: false,
+            file: None,
             is_ours: false,
+            is_whole: false,
         }
     }
 
-    const fn with_ours(how: &'static str, by: &'a str) -> Self {
+    fn with_ours(how: &'static str, by: &'a str) -> Self {
         Self {
             is_ours: true,
             ..Self::new(how, by)
@@ -93,11 +102,27 @@ impl Daemon {
     /// If there is none, or something is wrong with it; then nothing has
     /// changed.
     pub fn reload(self: &Arc<Self>, by: &str) -> Result<Plan, Unchanged> {
+        let file: Arc<str> = self.read_file()?.into();
         let way = Way {
-            is_of_file: true,
+            file: Some(Arc::clone(&file)),
             ..Way::new("reload", by)
         };
-        self.change(&way, |_| self.read_file())
+        self.change(&way, |_| self.with_shared(&file))
+    }
+
+    /// Have what all nodes share be as another text says, which has all of a config.
+    ///
+    /// # Errors
+    ///
+    /// If something is wrong with it, or nodes share nothing; then nothing has changed.
+    pub fn push(self: &Arc<Self>, text: &str, by: &str) -> Result<Plan, Unchanged> {
+        let way = Way {
+            is_whole: true,
+            ..Way::with_ours("push", by)
+        };
+        self.change(&way, |inner| {
+            self.with_shared_of(&inner.newest().text, text)
+        })
     }
 
     /// Go back to a version of the history, or to the one before the newest.
@@ -257,6 +282,7 @@ impl Daemon {
         })?;
         inner.on_disk = text;
         drop(inner);
+        self.set_shared(|shared| shared.is_file_other = false);
         let said = format!("the running config was written to {}", file.display());
         self.events.add("config", "rewrite", said, Some(by));
         Ok(file.clone())
@@ -270,11 +296,12 @@ impl Daemon {
         })
     }
 
-    /// Make a new text and let it count, one change at a time.
+    /// Make a new text and let it count, one change at a time. On a node of a cluster it may
+    /// wait for etcd.
     fn change(
         self: &Arc<Self>,
         way: &Way<'_>,
-        make: impl FnOnce(&Inner) -> Result<String, Unchanged>,
+        make: impl Fn(&Inner) -> Result<String, Unchanged>,
     ) -> Result<Plan, Unchanged> {
         let changed = self.try_change(way, make);
         if let Err(why) = &changed {
@@ -287,14 +314,44 @@ impl Daemon {
     fn try_change(
         self: &Arc<Self>,
         way: &Way<'_>,
-        make: impl FnOnce(&Inner) -> Result<String, Unchanged>,
+        make: impl Fn(&Inner) -> Result<String, Unchanged>,
     ) -> Result<Plan, Unchanged> {
+        let turn = self.settings.turn.lock();
+        let mut tries = 1;
+        let (text, new, stored) = loop {
+            let text = make(&self.settings.inner.lock())?;
+            let (new, _) = self.check(&text).map_err(|why| match way.is_ours {
+                true => why.by_table(&text),
+                false => why,
+            })?;
+            match self.share(way, &text, &new) {
+                Ok(stored) => break (text, new, stored),
+                Err(Unchanged::NotShared(why)) if way.is_ours && tries < TRIES => match &*why {
+                    ConfigError::Changed(newer) => {
+                        tries += 1;
+                        self.adopt(newer)?;
+                    }
+                    _ => return Err(Unchanged::NotShared(why)),
+                },
+                Err(why) => return Err(why),
+            }
+        };
+        let put = self.put(way, text, new);
+        let version = stored.map(|stored| {
+            let version = stored.version;
+            self.follows(stored);
+            version
+        });
+        drop(turn);
+        if let Some(version) = version {
+            self.wait_for_others(version);
+        }
+        put
+    }
+
+    /// Let a text count that was checked, while it is this change's turn.
+    fn put(self: &Arc<Self>, way: &Way<'_>, text: String, new: Config) -> Result<Plan, Unchanged> {
         let mut inner = self.settings.inner.lock();
-        let text = make(&inner)?;
-        let (new, _) = self.check(&text).map_err(|why| match way.is_ours {
-            true => why.by_table(&text),
-            false => why,
-        })?;
         let old = self.config.load_full();
         let plan = self.plan_from(&old, &new);
         let is_new = *text != *inner.newest().text;
@@ -304,12 +361,12 @@ impl Daemon {
             inner.push(way.by, summary.clone(), text);
         }
         // Files that the file names may have changed, too.
-        if is_new || way.is_of_file {
+        if is_new || way.file.is_some() {
             self.front.follow_apps();
             self.settings.generation.fetch_add(1, Ordering::Release);
         }
-        if way.is_of_file {
-            inner.on_disk = Arc::clone(&inner.newest().text);
+        if let Some(file) = &way.file {
+            inner.on_disk = Arc::clone(file);
         }
         drop(inner);
         if is_new {

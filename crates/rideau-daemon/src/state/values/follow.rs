@@ -59,7 +59,11 @@ impl Values {
     }
 
     /// Find what cannot be before anything is changed.
-    fn check(&self, new: &Config) -> Result<(), NotOpened> {
+    ///
+    /// # Errors
+    ///
+    /// The first thing that cannot be.
+    pub(crate) fn check(&self, new: &Config) -> Result<(), NotOpened> {
         let all = Restore::new(&machine_of(new, 0), ranges_of(new));
         all.map_err(|(name, error)| NotOpened::Range { name, error })?;
         for stats in self.ranges.all_stats() {

@@ -8,7 +8,7 @@ use rideau_cluster::{NodeAbout, NodePulse, NodeTable, PeerLinks, PeerStats};
 use rideau_core::cluster::{Certainty, Incarnation};
 
 use super::facts;
-use crate::state::cluster::Cluster;
+use crate::state::cluster::{Cluster, KnownConfig};
 
 /// A node that lives, as this one knows it.
 pub(crate) struct NodeNow {
@@ -22,6 +22,8 @@ pub(crate) struct NodeNow {
     peer: Option<PeerStats>,
     /// How long ago etcd answered its last keepalive, if it is this node.
     keepalive: Option<Duration>,
+    /// The shared config that it follows.
+    config: Option<KnownConfig>,
 }
 
 /// The cluster and this node's part in it.
@@ -42,6 +44,7 @@ pub(crate) struct ClusterNow {
 /// Where commands went.
 struct HopsNow {
     here: u64,
+    first: u64,
     sent: u64,
     served: u64,
     second: u64,
@@ -81,6 +84,7 @@ impl NodeNow {
                 life: known.fence,
                 peer: peers.iter().find(|peer| peer.node == node).cloned(),
                 keepalive: pulse.keepalive_age.filter(|_| is_me),
+                config: cluster.config_of(&node).filter(|known| known.version > 0),
             }
         });
         let lost = pulse.lost_nodes.iter().map(|name| Self {
@@ -92,6 +96,7 @@ impl NodeNow {
             life: 0,
             peer: None,
             keepalive: None,
+            config: None,
         });
         let mut all: Vec<_> = nodes.chain(lost).collect();
         all.sort_by(|one, other| one.name.cmp(&other.name));
@@ -176,6 +181,7 @@ impl ClusterNow {
             epoch: records.map(|record| record.epoch).max().unwrap_or(0),
             hops: HopsNow {
                 here: read(&counts.here),
+                first: read(&counts.first),
                 sent: read(&counts.hops_out),
                 served: read(&counts.hops_in),
                 second: read(&counts.second),
@@ -188,6 +194,15 @@ impl ClusterNow {
     }
 }
 
+/// The version of the shared config, and what is wrong with it.
+fn config_text(known: &KnownConfig) -> String {
+    let KnownConfig { version, note } = known;
+    match note.is_empty() {
+        true => version.to_string(),
+        false => format!("{version}, {note}"),
+    }
+}
+
 /// A quantile, if anything was measured.
 fn quantile(spans: &Histogram, part: f64) -> Option<Duration> {
     (!spans.is_empty()).then(|| spans.quantile(part))
@@ -195,6 +210,7 @@ fn quantile(spans: &Histogram, part: f64) -> Option<Duration> {
 
 facts! { ClusterNow: "cluster" by "cluster", joined {
         "partitions": "Partitions: those of this node, those of others, and those without owner.",
+        "hops": "Commands about what nodes share, by the number of nodes that they were sent to.",
         "moves": "Partitions that changed their owner: taken over, moved in, moved out."
     };
     name: Text, [SHOW], |it| &*it.name, "The name of the cluster.";
@@ -220,14 +236,17 @@ facts! { ClusterNow: "cluster" by "cluster", joined {
         |it| it.unowned, "Partitions that no living node owns.";
     epoch_max: Count, [SHOW, GAUGE], |it| it.epoch,
         "The highest epoch of a partition; 2,097,151 is the last.";
-    hops_none: Count, [SHOW, COUNTER], |it| it.hops.here,
+    hops_0: Count, [SHOW, COUNTER.named("hops").with(&[("hops", "0")])], |it| it.hops.here,
         "Commands about what nodes share that this node answered by itself.";
+    hops_1: Count, [SHOW, COUNTER.named("hops").with(&[("hops", "1")])], |it| it.hops.first,
+        "Commands of this node's clients that were sent to another node.";
+    hops_2: Count, [SHOW, COUNTER.named("hops").with(&[("hops", "2")])], |it| it.hops.second,
+        "Commands that this node answered and that came over a second node, as by a key whose \
+            value is elsewhere.";
     hops_out: Count, [SHOW, COUNTER], |it| it.hops.sent,
-        "Commands that were sent to another node.";
+        "Commands that were sent to another node, also for clients of a third one.";
     hops_in: Count, [SHOW, COUNTER], |it| it.hops.served,
         "Commands of other nodes that were executed here.";
-    hops_second: Count, [SHOW, COUNTER], |it| it.hops.second,
-        "Those of them that came over a second node, as by a key whose value is elsewhere.";
     hop_p50_us: Span | null, [SHOW], |it| quantile(&it.hops.took, 0.5),
         "Half of the commands that another node answered took this long or less.";
     hop_p99_us: Span | null, [SHOW], |it| quantile(&it.hops.took, 0.99),
@@ -294,6 +313,9 @@ facts! { NodeNow: "node" by "node", joined {};
         "How long the last ping to it took.";
     keepalive_ms: Span | null, [SHOW], |it| it.keepalive,
         "How long ago etcd answered the last keepalive of this node.";
+    config: Text | null, [BRIEF], |it| it.config.as_ref().map(config_text),
+        "The version of the shared config that it follows, and whether its file says something \
+            else.";
 }
 
 facts! { PartitionNow: "partition" by "partition", joined {};

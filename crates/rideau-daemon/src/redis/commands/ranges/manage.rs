@@ -11,6 +11,7 @@ use rideau_resp::{Mistake, Reply, Request, Upper};
 use super::{count, no};
 use crate::redis::client::{Awaits, Client, CommandError, Next, OnReady, PendingCommand};
 use crate::redis::commands::{may_use, page, settings, watch as channels};
+use crate::state::daemon::Daemon;
 use crate::state::values::{NamedRange, RangeNumbers, sees_fence};
 
 /// The range of this name, if the client may use it.
@@ -31,9 +32,9 @@ pub(in crate::redis::commands) fn add(
     let keys = arguments.text("RANGE.ADD", "the keys of the range as TOML")?;
     arguments.end("RANGE.ADD")?;
     may_use(client, "range", name)?;
-    let plan = client.daemon.add_range(name, keys, client.user_name())?;
-    settings::done(client, &plan);
-    Ok(Next::Done)
+    let (name, keys) = (name.to_owned(), keys.to_owned());
+    let add = move |daemon: &Arc<Daemon>, by: &str| daemon.add_range(&name, &keys, by);
+    settings::change(client, add, settings::done)
 }
 
 pub(in crate::redis::commands) fn set(
@@ -52,9 +53,8 @@ pub(in crate::redis::commands) fn set(
         let path = format!("range.{above}.{}", key.to_lowercase());
         values.push((path, value.to_owned()));
     }
-    let plan = client.daemon.set(&values, client.user_name())?;
-    settings::done(client, &plan);
-    Ok(Next::Done)
+    let set = move |daemon: &Arc<Daemon>, by: &str| daemon.set(&values, by);
+    settings::change(client, set, settings::done)
 }
 
 /// Let a range run empty, and then go.
@@ -102,10 +102,9 @@ fn take_away(client: &mut Client, name: &str) -> Result<Next, CommandError> {
     if client.daemon.catalog.load().views.find(name).is_some() {
         return Err(no::only_counts(name));
     }
-    let by = client.user_name().to_owned();
-    let plan = client.daemon.remove_range(name, &by)?;
-    settings::done(client, &plan);
-    Ok(Next::Done)
+    let name = name.to_owned();
+    let remove = move |daemon: &Arc<Daemon>, by: &str| daemon.remove_range(&name, by);
+    settings::change(client, remove, settings::done)
 }
 
 pub(in crate::redis::commands) fn stat(

@@ -2,8 +2,11 @@
 
 use std::fmt;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use rideau::OptionError;
+use rideau_cluster::ConfigError;
+use rideau_config::SplitFault;
 use rideau_config::human::stop;
 use rideau_config::text::{self, PathFault};
 use rideau_config::{Fault, Faults, Level};
@@ -92,6 +95,17 @@ pub enum Unchanged {
         /// This many.
         most: usize,
     },
+    /// What all nodes share cannot be taken out of a text, or put into one.
+    Split(SplitFault),
+    /// Nodes share no config.
+    NothingShared,
+    /// This node does not follow what all nodes share.
+    Behind {
+        /// Why.
+        fault: String,
+    },
+    /// etcd has not taken what all nodes share.
+    NotShared(Arc<ConfigError>),
 }
 
 /// This many faults are told in one line.
@@ -118,12 +132,14 @@ impl Unchanged {
             Self::NoPool { .. } | Self::NoRange { .. } => format!("NOSUCH {self}"),
             Self::TooMany { .. } | Self::TooManyRanges { .. } => format!("BUSY {self}"),
             Self::PoolThere { .. } | Self::RangeThere { .. } => format!("ERR {self}"),
+            Self::NotShared(why) if is_unknown(why) => format!("UNKNOWN {self}"),
             _ => format!("CONFIG {self}"),
         }
     }
 }
 
 impl fmt::Display for Unchanged {
+    #[expect(clippy::too_many_lines, reason = "a sentence for each")]
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Faults(faults) => show(errors(faults).map(line).collect(), f),
@@ -182,6 +198,27 @@ impl fmt::Display for Unchanged {
                 f,
                 "limits.ranges_max ({most}) reached: remove some ranges or raise it."
             ),
+            Self::Split(fault) => write!(f, "{fault}{}", stop(&fault.to_string())),
+            Self::NothingShared => f.write_str(
+                "nodes share no config: this server is not a node of a cluster, or `rideau \
+                 cluster finish-upgrade` was not called yet.",
+            ),
+            Self::Behind { fault } => write!(
+                f,
+                "this node does not follow what all nodes share ({}): change it on another \
+                 node, or with CONFIG PUSH.",
+                fault.trim_end_matches('.')
+            ),
+            Self::NotShared(why) => match &**why {
+                ConfigError::Changed(_) => {
+                    write!(f, "{why}: look at it with CONFIG TEXT, and change that.")
+                }
+                why if is_unknown(why) => write!(
+                    f,
+                    "{why}: CONFIG GET shows what counts when the node has heard of it."
+                ),
+                why => write!(f, "{why}{}", stop(&why.to_string())),
+            },
             Self::TooMany { most } => write!(
                 f,
                 "limits.names_max ({most}) reached: remove some names or raise it."
@@ -201,6 +238,11 @@ impl From<NotDone> for Unchanged {
             },
         }
     }
+}
+
+/// Whether etcd may have taken it all the same.
+fn is_unknown(why: &ConfigError) -> bool {
+    matches!(why, ConfigError::Etcd(error) if error.is_unknown())
 }
 
 /// The first few, each with where it is: `3:7 unknown key `maxx`; did you mean
