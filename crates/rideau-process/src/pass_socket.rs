@@ -174,7 +174,7 @@ mod tests {
         let (one, other) = StdStream::pair().expect("the system has sockets");
         let (sender, _one) = pass_ends(one).expect("there is a runtime");
         let (_other, mut receiver) = pass_ends(other).expect("there is a runtime");
-        let (mut reader, mut writer) = std::io::pipe().expect("the system has pipes");
+        let (mut reader, mut writer) = io::pipe().expect("the system has pipes");
         let null = File::open("/dev/null").expect("it is there");
         let long = vec![7; 1 << 20];
         let sending = async {

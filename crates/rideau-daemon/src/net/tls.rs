@@ -6,7 +6,8 @@ use std::time::SystemTime;
 
 use rideau_apps::FrontCertificate;
 pub use rideau_apps::client_tls::{BadTls, TlsIdentity};
-use rideau_apps::client_tls::{certificates, certificates_in, key, read};
+pub(crate) use rideau_apps::client_tls::{certificates, key};
+use rideau_apps::client_tls::{certificates_in, read};
 use rideau_config::{CertificateConfig, Tls};
 use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};

@@ -428,7 +428,8 @@ impl Serving {
         };
         let telling = async {
             loop {
-                older.tell_left(side.apps.live(), *is_free.borrow()).await;
+                let frees = *is_free.borrow();
+                older.tell_left(side.apps.live(), frees).await;
                 tokio::time::sleep(TELL).await;
             }
         };

@@ -297,7 +297,11 @@ fn a_program_that_is_no_good_changes_nothing() {
             "{said}"
         );
     }
-    // One that hangs is one upgrade, and there is no other meanwhile.
+    let events = say(&harness, "SHOW EVENTS COUNT 50");
+    let begun = format!("an upgrade to {} begins", cases[0].0);
+    assert!(events.contains(&begun), "{events}");
+    assert!(events.contains("upgrade_failed"), "{events}");
+    // There is one upgrade at a time.
     let hangs = fake(&folder, "hangs", "exit 0", "exec sleep 1000");
     let mut operator = harness.operator();
     let status = operator.say("UPGRADE");
