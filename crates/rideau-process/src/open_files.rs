@@ -27,6 +27,17 @@ pub fn open_files_max() -> u64 {
     getrlimit(Resource::Nofile).maximum.unwrap_or(u64::MAX)
 }
 
+/// The limit was raised already, by a program that started this one: programs that we start
+/// know this one. Called before [`raise_open_files`].
+pub fn inherit_open_files(usual: Option<u64>) {
+    let _ = USUAL.set(usual);
+}
+
+/// The limit that was there before it was raised.
+pub fn open_files_usual() -> Option<u64> {
+    usual()
+}
+
 /// How many files a program that we start may have unless it raises that itself, as we
 /// did: some cannot use more.
 pub(super) fn usual() -> Option<u64> {
