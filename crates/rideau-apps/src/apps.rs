@@ -7,6 +7,7 @@
 mod app;
 mod counts;
 mod follow;
+mod handover;
 mod health;
 mod log_rate;
 mod memory;
@@ -20,6 +21,7 @@ mod stats;
 mod trial;
 
 use std::fmt;
+use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
@@ -37,12 +39,14 @@ use crate::run_dirs::RunDirs;
 
 pub use app::App;
 pub use counts::{Answered, AppCounters};
+pub use handover::AppHandover;
 pub use output::{AppLine, Output};
 pub use running::{Request, Running};
 pub(crate) use session::{Asking, Waiting};
 pub use session::{Refused, Session, Wanted};
 pub use stats::{AppShown, ProcessShown, RequestShown};
 
+use handover::Floors;
 use rideau_config::Config;
 use rideau_process::panics;
 use session::Waiter;
@@ -63,6 +67,12 @@ struct Inner {
     /// Where processes are looked after. The first task is spawned on it, and later ones
     /// may be by a thread that has no runtime, or that of the timers.
     runtime: OnceLock<Handle>,
+    /// How many processes each app has at least while an older server is there.
+    floors: ArcSwap<Floors>,
+    /// How many processes all have at most then.
+    cap: AtomicUsize,
+    /// Processes may be started at addresses of the config.
+    addresses_free: watch::Sender<bool>,
 }
 
 impl Apps {
@@ -85,6 +95,9 @@ impl Apps {
                 events,
                 closed: watch::Sender::new(false),
                 runtime: OnceLock::new(),
+                floors: ArcSwap::default(),
+                cap: AtomicUsize::new(usize::MAX),
+                addresses_free: watch::Sender::new(true),
             }
         }))
     }

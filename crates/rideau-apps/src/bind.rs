@@ -8,15 +8,15 @@ use std::path::Path;
 
 use tokio::net::{TcpListener, TcpSocket, UnixListener, UnixSocket, UnixStream};
 
-use crate::inherited;
+use crate::inherited::{self, Role};
 
 /// This many connections may wait to be accepted; the system may allow fewer
 /// (`net.core.somaxconn`).
 const BACKLOG: u32 = 4096;
 
-/// Listen at this address.
-pub fn tcp(address: SocketAddr) -> io::Result<TcpListener> {
-    if let Some(listener) = inherited::tcp(address) {
+/// Listen at this address, for clients of this kind.
+pub fn tcp(address: SocketAddr, role: Role) -> io::Result<TcpListener> {
+    if let Some(listener) = inherited::tcp(address, role) {
         return TcpListener::from_std(listener);
     }
     let socket = match address {

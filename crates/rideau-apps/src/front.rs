@@ -22,6 +22,7 @@ mod error_page;
 mod fast_path;
 mod file_reply;
 mod forward;
+mod frames;
 mod headers;
 mod host;
 mod http1;
@@ -66,6 +67,7 @@ use tokio::sync::{Semaphore, watch};
 
 pub use self::certificates::{FrontCertificate, Tls};
 pub use self::listener::FrontListener;
+pub use self::sticky::StickyKey;
 use crate::apps::{App, Apps};
 use access_log::{LogWriter, QUEUE_MAX};
 use budget::BufferBudget;
@@ -109,8 +111,10 @@ pub struct Front {
     /// One table is made at a time.
     making: Mutex<()>,
     phase: watch::Sender<Phase>,
+    accepting: watch::Sender<Accepting>,
     /// The same at a glance, for connections that are busy.
     is_closed: AtomicBool,
+    is_leaving: AtomicBool,
 }
 
 /// Which app a request is for.
@@ -141,15 +145,30 @@ pub struct FrontStats {
 enum Phase {
     /// All clients that come.
     Open,
+    /// Those that are there, each until its next answer.
+    Leaving,
     /// Requests that are being answered.
     Finishing,
     /// Nothing.
     Cut,
 }
 
+/// Whether connections are taken from the system.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Accepting {
+    Yes,
+    /// They wait there.
+    No,
+}
+
 impl Front {
     /// Lead requests to the apps that there are.
     pub fn new(apps: Apps, config: FrontConfig) -> Arc<Self> {
+        Self::with_key(apps, config, StickyKey::new())
+    }
+
+    /// The same; cookies that were made with this key count.
+    pub fn with_key(apps: Apps, config: FrontConfig, key: StickyKey) -> Arc<Self> {
         let front = Self {
             apps,
             budget: BufferBudget::new(&config),
@@ -157,7 +176,7 @@ impl Front {
             encoders: BufferBudget::of_count(ENCODERS_MAX),
             config: ArcSwap::from_pointee(config),
             table: ArcSwap::default(),
-            sticky: Sticky::new(),
+            sticky: Sticky::new(key),
             ids: Ids::new(),
             log: Arc::default(),
             clients: Arc::default(),
@@ -166,7 +185,9 @@ impl Front {
             secure: OnceLock::new(),
             making: Mutex::new(()),
             phase: watch::Sender::new(Phase::Open),
+            accepting: watch::Sender::new(Accepting::Yes),
             is_closed: AtomicBool::new(false),
+            is_leaving: AtomicBool::new(false),
         };
         front.follow_apps();
         Arc::new(front)
@@ -230,22 +251,56 @@ impl Front {
         }
     }
 
+    /// Connections without a request stay.
     fn is_open(&self) -> bool {
         !self.is_closed.load(Ordering::Relaxed)
     }
 
+    /// A connection that was answered may ask again.
+    fn is_staying(&self) -> bool {
+        !self.is_leaving.load(Ordering::Relaxed)
+    }
+
+    /// The key of its cookies.
+    pub fn sticky_key(&self) -> &StickyKey {
+        self.sticky.key()
+    }
+
+    /// Let clients wait in the system's queues, or take them from there again.
+    pub fn accept(&self, accepts: bool) {
+        let accepting = if accepts {
+            Accepting::Yes
+        } else {
+            Accepting::No
+        };
+        self.accepting.send_replace(accepting);
+    }
+
+    /// Let no client in any more. Those that are there are served, and told with their next
+    /// answer that the connection ends with it.
+    pub fn leave(&self) {
+        self.pass_to(Phase::Leaving);
+    }
+
     /// Let no client in any more, and finish what was begun.
     pub fn finish(&self) {
-        self.is_closed.store(true, Ordering::Relaxed);
+        self.pass_to(Phase::Finishing);
+    }
+
+    fn pass_to(&self, next: Phase) {
+        let is_closed = next > Phase::Leaving;
+        self.is_leaving.store(true, Ordering::Relaxed);
+        self.is_closed.fetch_or(is_closed, Ordering::Relaxed);
         self.phase.send_if_modified(|phase| {
-            let is_new = *phase < Phase::Finishing;
-            *phase = (*phase).max(Phase::Finishing);
+            let is_new = *phase < next;
+            *phase = (*phase).max(next);
             is_new
         });
     }
 
     /// End every connection at once.
     pub fn cut(&self) {
+        self.is_leaving.store(true, Ordering::Relaxed);
         self.is_closed.store(true, Ordering::Relaxed);
         self.phase.send_replace(Phase::Cut);
     }

@@ -18,11 +18,12 @@ pub mod run_places;
 mod upstream;
 
 pub use apps::{
-    Answered, App, AppCounters, AppLine, AppShown, Apps, Output, ProcessShown, Refused, Request,
-    RequestShown, Running, Session, Wanted,
+    Answered, App, AppCounters, AppHandover, AppLine, AppShown, Apps, Output, ProcessShown,
+    Refused, Request, RequestShown, Running, Session, Wanted,
 };
 pub use events::{Event, Events, KINDS};
-pub use front::{Front, FrontCertificate, FrontListener, FrontStats, Tls};
+pub use front::{Front, FrontCertificate, FrontListener, FrontStats, StickyKey, Tls};
+pub use inherited::{ListenOption, PassedListener, Role};
 pub use io_threads::IoThreads;
 pub use io_timeout::IoTimeout;
 pub use last_answer::answer_and_close;

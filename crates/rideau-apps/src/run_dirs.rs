@@ -4,9 +4,10 @@
 use std::env;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use rideau_config as config;
 use rideau_process::RunFolder;
 use tokio::sync::{OnceCell, watch};
@@ -28,8 +29,11 @@ pub struct RunDirs {
     /// How many processes there are.
     live: watch::Sender<usize>,
     /// Called when a member has ended by itself.
-    on_loss: OnceLock<Box<dyn Fn() + Send + Sync>>,
+    on_loss: Mutex<Option<OnLoss>>,
 }
+
+/// What is to be done when a member has ended by itself.
+type OnLoss = Arc<dyn Fn() + Send + Sync>;
 
 /// One process is there.
 pub struct Presence(Arc<RunDirs>);
@@ -52,18 +56,19 @@ impl RunDirs {
             places,
             events,
             live: watch::Sender::new(0),
-            on_loss: OnceLock::new(),
+            on_loss: Mutex::default(),
         }
     }
 
     /// Do this from now on whenever a member has ended by itself.
     pub fn on_loss(&self, done: impl Fn() + Send + Sync + 'static) {
-        let _ = self.on_loss.set(Box::new(done));
+        *self.on_loss.lock() = Some(Arc::new(done));
     }
 
     /// A member has ended by itself: its holder is told.
     pub fn lose(&self) {
-        if let Some(done) = self.on_loss.get() {
+        let done = self.on_loss.lock().clone();
+        if let Some(done) = done {
             done();
         }
     }

@@ -14,6 +14,7 @@ use super::pool::{GroupConfig, PoolConfig};
 use super::range::{RangeConfig, StoreConfig};
 use super::section::Unexpanded;
 use super::server::{Limits, Log, Server, Tls};
+use super::upgrade::UpgradeConfig;
 use super::user::User;
 use super::view::ViewConfig;
 
@@ -60,6 +61,8 @@ pub struct Config {
     pub apps: Vec<AppConfig>,
     /// The certificates of the front.
     pub certificates: Vec<CertificateConfig>,
+    /// How a newer program takes over.
+    pub upgrade: UpgradeConfig,
     /// Values that were written with variables.
     pub unexpanded: Arc<Vec<Unexpanded>>,
 }
@@ -84,6 +87,7 @@ impl Default for Config {
             front: FrontConfig::default(),
             apps: Vec::new(),
             certificates: Vec::new(),
+            upgrade: UpgradeConfig::default(),
             unexpanded: Arc::default(),
         }
     }

@@ -54,6 +54,7 @@ mod shown;
 mod static_files;
 mod table;
 pub mod text;
+mod upgrade;
 mod user;
 mod view;
 mod words;
@@ -90,6 +91,7 @@ pub use server::{
     DeadPeer, History, Limits, Listen, Log, LogFormat, LogLevel, Series, Server, Tls,
 };
 pub use static_files::StaticFiles;
+pub use upgrade::{Percent, UpgradeConfig};
 pub use user::{
     ALLOWED, CONTROL, DEFAULT_USER, KINDS, OPERATOR, OWN, Password, Scope, User, is_control,
 };

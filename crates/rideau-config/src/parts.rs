@@ -15,6 +15,7 @@ use super::range::{RangeConfig, StoreConfig};
 use super::route::RouteConfig;
 use super::server::{Limits, Log, Server, Tls};
 use super::shown::Rows;
+use super::upgrade::UpgradeConfig;
 use super::user::User;
 use super::view::ViewConfig;
 
@@ -146,6 +147,7 @@ pub(super) const PARTS: &[Part] = &[
         apps,
         name
     ),
+    one!("upgrade", UpgradeConfig, |config| &config.upgrade),
 ];
 
 /// The section of this name.

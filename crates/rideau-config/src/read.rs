@@ -276,6 +276,7 @@ impl Sections<'_> {
                 .flatten()
                 .collect(),
             apps: all(&self.apps, AppConfig::read).flatten().collect(),
+            upgrade: read_one(self.upgrade.as_ref()),
             unexpanded: Arc::default(),
             server: read_one(self.server.as_ref()),
             limits: read_one(self.limits.as_ref()),

@@ -188,6 +188,11 @@ min              = 0
 max              = 2
 "#,
     ),
+    Page::new(
+        "upgrade",
+        "upgrades: a newer program takes over from this one",
+    )
+    .about("See docs/apps-operate.md."),
 ];
 
 /// The sample file.

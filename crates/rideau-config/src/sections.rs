@@ -31,6 +31,7 @@ pub(super) struct Sections<'a> {
     pub(super) certificates: Named<'a>,
     pub(super) routes: Named<'a>,
     pub(super) apps: Named<'a>,
+    pub(super) upgrade: Option<Section<'a>>,
 }
 
 impl<'a> Sections<'a> {
@@ -72,6 +73,7 @@ impl<'a> Sections<'a> {
             certificates: named("certificate"),
             routes: named("route"),
             apps: named("app"),
+            upgrade: one("upgrade"),
         }
     }
 }

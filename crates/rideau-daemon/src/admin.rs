@@ -32,6 +32,7 @@ mod values;
 
 use std::io;
 use std::net::SocketAddr;
+use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -54,7 +55,9 @@ use crate::view::facts::Limit;
 use crate::view::history::History;
 use auth::Known;
 use entrance::Entrance;
-use rideau_apps::{IoTimeout, answer_and_close, bind};
+use rideau_apps::{
+    IoTimeout, ListenOption, PassedListener, Role, answer_and_close, bind, inherited,
+};
 use rideau_config::HTTP_CONNECTIONS_MAX;
 use rideau_process::panics;
 use route::Route;
@@ -114,6 +117,8 @@ pub(crate) struct AdminListener(Vec<Acceptor>);
 /// One of these places, within TLS or not.
 struct Acceptor {
     listener: TcpListener,
+    /// The address that an option names.
+    asked: SocketAddr,
     tls: Option<SharedAcceptor>,
 }
 
@@ -129,10 +134,32 @@ impl AdminListener {
         address: SocketAddr,
         tls: Option<SharedAcceptor>,
     ) -> io::Result<SocketAddr> {
-        let listener = bind::tcp(address)?;
+        let asked = address;
+        let listener = bind::tcp(address, Role::Admin)?;
         let address = listener.local_addr()?;
-        self.0.push(Acceptor { listener, tls });
+        self.0.push(Acceptor {
+            listener,
+            asked,
+            tls,
+        });
         Ok(address)
+    }
+
+    /// The sockets, for another server on this machine.
+    ///
+    /// # Errors
+    ///
+    /// If there are too many open files.
+    pub(crate) fn sockets(&self) -> io::Result<Vec<PassedListener>> {
+        let passed = self.0.iter().map(|acceptor| {
+            let place = acceptor.listener.local_addr()?.to_string();
+            let asked = ListenOption {
+                address: acceptor.asked,
+                role: Role::Admin,
+            };
+            inherited::of_listener(acceptor.listener.as_fd(), &place, Some(asked))
+        });
+        passed.collect()
     }
 
     /// Serve every connection that comes, for ever.

@@ -8,38 +8,38 @@ mod drain;
 mod give_back;
 pub(crate) mod leak_check;
 mod listener;
+mod listening;
 pub(crate) mod sd_notify;
+mod serving;
+mod store_side;
 mod store_watch;
+mod unheard;
+mod upgrade;
 mod values;
 
-use std::fmt;
 use std::io;
-use std::mem;
-use std::net::{Ipv4Addr, Ipv6Addr};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use rideau_apps::IoThreads;
-use rideau_apps::bind;
 use rideau_apps::inherited;
-use rideau_apps::{FrontListener, Tls};
-use rideau_config::{Config, FrontListen, Listen, Opening, Server};
+use rideau_config::{Config, Opening};
 use rideau_process::panics;
-use rustix::io::Errno;
 use rustix::process::geteuid;
 use tokio::signal::unix::{Signal, SignalKind, signal};
-use tokio::task::JoinHandle;
 
-use self::cluster::{Joining, StraightListeners};
+use self::cluster::Joining;
 pub use self::cluster::{accept_restored, move_to_etcd};
 pub(crate) use self::drain::drain;
+#[cfg(test)]
 pub(crate) use self::listener::Listener;
-use crate::admin::AdminListener;
+use self::upgrade::Newer;
 use crate::net::control::ControlFiles;
-use crate::net::tls_files::{SharedAcceptor, TlsFiles};
+use crate::redis::commands::NAMES;
+use crate::state::apps_side::{AppsSide, SideKeys};
 use crate::state::daemon::Daemon;
 use crate::state::end::EndReason;
+use crate::state::upgrades::{Upgradable, Upgrades};
 use crate::state::versions::Source;
 
 /// A client has this long to say within TLS which user it is.
@@ -135,14 +135,38 @@ pub async fn run_from(
     source: Source,
     ready: impl FnOnce(&Ready),
 ) -> io::Result<()> {
+    let no = Upgradable::default();
+    run_upgradable(config, source, no, |now, _| ready(now)).await
+}
+
+/// As [`run_from`], with how a newer program can take over. If this program was started by an
+/// older one for that, it takes over.
+///
+/// # Errors
+///
+/// If it cannot listen, or an option breaks a rule.
+pub async fn run_upgradable(
+    config: Config,
+    source: Source,
+    upgradable: Upgradable,
+    ready: impl FnOnce(&Ready, &Arc<Daemon>),
+) -> io::Result<()> {
+    // Before any client is served: a signal that comes before would end the program.
+    let stop = StopAsked::listen()?;
+    let upgrades = Upgrades::new(upgradable);
+    if Newer::is_wanted() {
+        return serving::take_over(config, source, upgrades, stop, ready).await;
+    }
     let joining = match &config.cluster {
         Some(cluster) => Some(Joining::open(&config, cluster).await?),
         None => None,
     };
     let cluster = joining.as_ref().map(|joining| Arc::clone(&joining.cluster));
-    let names = crate::redis::commands::NAMES;
-    let daemon = Daemon::after_others(config, source, names, cluster).map_err(io::Error::other)?;
-    run_joining(daemon, joining, ready).await
+    let side = AppsSide::new(&config, SideKeys::default(), upgrades);
+    let side = side.map_err(io::Error::other)?;
+    let daemon = Daemon::after_others(config, source, NAMES, cluster, side);
+    let daemon = daemon.map_err(io::Error::other)?;
+    serving::run(daemon, joining, stop, ready).await
 }
 
 /// As [`run`], for a server that has been made already.
@@ -151,87 +175,7 @@ pub async fn run_from(
 ///
 /// If it cannot listen.
 pub async fn run_daemon(daemon: Arc<Daemon>, ready: impl FnOnce(&Ready)) -> io::Result<()> {
-    run_joining(daemon, None, ready).await
-}
-
-/// The same, and join a cluster.
-async fn run_joining(
-    daemon: Arc<Daemon>,
-    mut joining: Option<Joining>,
-    ready: impl FnOnce(&Ready),
-) -> io::Result<()> {
-    // Before any client is served: a signal that comes before would end the program.
-    let mut stop = StopAsked::listen()?;
-    let hangup = signal(SignalKind::hangup())?;
-    let reopen = signal(SignalKind::user_defined1())?;
-    let config = daemon.config.load_full();
-    let server = &config.server;
-    let io_threads = Arc::new(IoThreads::start(server.threads)?);
-    let tls = TlsFiles::read(&config)?;
-    let straight = joining.as_mut().map(|it| mem::take(&mut it.straight));
-    let straight = straight.unwrap_or_default();
-    let (listeners, mut addresses) = listen_redis(server, tls.server.as_ref(), straight).await?;
-    let (admin, places) = listen_http(server, tls.server.clone()).await?;
-    let page = link(&daemon, &config, places.first());
-    addresses.extend(places);
-    // Applications run on this machine: a front on every core would wait behind them.
-    let front_threads = match server.threads {
-        Some(_) => Arc::clone(&io_threads),
-        None => Arc::new(IoThreads::start_beside_others()?),
-    };
-    let (front, places) = listen_front(
-        &daemon,
-        &config,
-        tls.front.clone(),
-        Arc::clone(&front_threads),
-    )
-    .await?;
-    let port = listeners.iter().find_map(Listener::port);
-    let port = port.or_else(|| places.iter().find_map(|place| port_of(place)));
-    let applications = places.len();
-    addresses.extend(places);
-    // Before any client is served, so that each can be told where it is.
-    let control = listen_control(&daemon, &io_threads, port);
-    let kept_open = serve_redis(listeners, &daemon, &io_threads);
-    tokio::spawn(admin.serve(Arc::clone(&daemon)));
-    daemon.apps.begin(&config);
-    daemon.front.follow_apps();
-    let front = tokio::spawn(front.serve(Arc::clone(&daemon.front)));
-    let resigned = joining.map(|joining| joining.begin(&daemon));
-    give_back::keep_small(&[&io_threads, &front_threads]);
-    begin_upkeep(&daemon, &io_threads, tls);
-    tokio::spawn(reload_on(hangup, Arc::clone(&daemon)));
-    tokio::spawn(reopen_on(reopen, Arc::clone(&daemon)));
-    warn(&daemon, &config);
-    ready(&Ready {
-        addresses,
-        applications,
-        control: control.as_ref().map(ControlPaths::of),
-        page,
-    });
-    sd_notify::tell("READY=1");
-    let failed = tokio::select! {
-        () = stop.asked() => None,
-        failed = store_watch::watch(&daemon) => {
-            Some(format!("the store failed, and store.on_failure ends the server: {failed}"))
-        }
-        why = cluster::resigned(resigned) => Some(why),
-    };
-    sd_notify::tell("STOPPING=1");
-    // A client that connects from now on waits for the server that comes next.
-    for listener in kept_open {
-        listener.abort();
-        let _ = listener.await;
-    }
-    let (finished, ()) = tokio::join!(finish(&daemon, front), drain(&daemon));
-    front_threads.finish().await;
-    io_threads.finish().await;
-    daemon.front.flush_logs(LOG_FLUSH_MAX);
-    drop(control);
-    match failed {
-        Some(why) => Err(io::Error::other(why)),
-        None => finished,
-    }
+    serving::run(daemon, None, StopAsked::listen()?, |now, _| ready(now)).await
 }
 
 impl ControlPaths {
@@ -241,40 +185,6 @@ impl ControlPaths {
             token: files.token.clone(),
         }
     }
-}
-
-/// Begin what goes on beside the clients for as long as the server runs.
-fn begin_upkeep(daemon: &Arc<Daemon>, io_threads: &IoThreads, tls: TlsFiles) {
-    for_ever("the end of sessions", daemon, keep_sessions);
-    for runtime in io_threads.runtimes() {
-        let daemon = Arc::clone(daemon);
-        runtime.spawn(async move {
-            let notifier = || daemon.values.ranges.commit_notifier();
-            panics::keep("the notifier of committed values", notifier).await;
-        });
-    }
-    for_ever("the leak check", daemon, leak_check::keep);
-    for_ever("the epochs of fences", daemon, keep_epochs);
-    for_ever("the files of TLS", daemon, move |daemon| {
-        tls.clone().keep(daemon)
-    });
-}
-
-/// Serve the Redis protocol. Returns the tasks of the sockets that a supervisor keeps open.
-fn serve_redis(
-    listeners: Vec<Listener>,
-    daemon: &Arc<Daemon>,
-    io_threads: &Arc<IoThreads>,
-) -> Vec<JoinHandle<()>> {
-    let mut kept_open = Vec::new();
-    for listener in listeners {
-        let is_inherited = listener.is_inherited();
-        let serving = tokio::spawn(listener.serve(Arc::clone(daemon), Arc::clone(io_threads)));
-        if is_inherited {
-            kept_open.push(serving);
-        }
-    }
-    kept_open
 }
 
 /// Log what an operator should know of this start.
@@ -289,59 +199,6 @@ fn warn(daemon: &Daemon, config: &Config) {
     }
 }
 
-/// Listen for clients that speak the Redis protocol. Says where that is.
-async fn listen_redis(
-    server: &Server,
-    acceptor: Option<&SharedAcceptor>,
-    straight: StraightListeners,
-) -> io::Result<(Vec<Listener>, Vec<String>)> {
-    let (mut listeners, mut addresses) = (Vec::new(), Vec::new());
-    for listen in &server.listen {
-        let listener = match Listener::bind(listen, server.socket_mode).await {
-            Ok(listener) => listener,
-            Err(error) if is_left_out(server, listen, &error) => {
-                tracing::info!("this machine has no IPv6: the server does not listen at {listen}");
-                continue;
-            }
-            Err(error) => return Err(unheard(listen, "server.listen or --listen", &error)),
-        };
-        addresses.push(listener.address());
-        listeners.push(listener);
-    }
-    if let Some(acceptor) = acceptor {
-        for address in &server.tls_listen {
-            let listener = bind::tcp(*address)
-                .map_err(|error| unheard(address, "server.tls_listen", &error))?;
-            let listener = Listener::tls(listener, acceptor.clone(), HANDSHAKE_MAX, false);
-            addresses.push(format!("tls:{}", listener.address()));
-            listeners.push(listener);
-        }
-    }
-    if let Some(listener) = straight.plain {
-        let listener = Listener::Straight(listener);
-        addresses.push(format!("straight:{}", listener.address()));
-        listeners.push(listener);
-    }
-    if let Some((listener, acceptor)) = straight.tls.zip(acceptor) {
-        let listener = Listener::tls(listener, acceptor.clone(), HANDSHAKE_MAX, true);
-        addresses.push(format!("straight-tls:{}", listener.address()));
-        listeners.push(listener);
-    }
-    Ok((listeners, addresses))
-}
-
-/// Whether it is no fault that the server cannot listen there: many machines have no
-/// IPv6, and what is at the same port of 127.0.0.1 serves the same clients.
-fn is_left_out(server: &Server, listen: &Listen, error: &io::Error) -> bool {
-    let Listen::Tcp(address) = listen else {
-        return false;
-    };
-    let of_v4 = Listen::Tcp((Ipv4Addr::LOCALHOST, address.port()).into());
-    let is_missing = error.kind() == io::ErrorKind::AddrNotAvailable
-        || error.raw_os_error() == Some(Errno::AFNOSUPPORT.raw_os_error());
-    is_missing && address.ip() == Ipv6Addr::LOCALHOST && server.listen.contains(&of_v4)
-}
-
 /// Say what is open to whom.
 fn tell_what_is_open(daemon: &Daemon, config: &Config) {
     for open in daemon.values.open_to_others() {
@@ -353,164 +210,6 @@ fn tell_what_is_open(daemon: &Daemon, config: &Config) {
             false => tracing::info!("{text}"),
         }
     }
-}
-
-/// Listen for the operator at a socket named by this port. Without one the server
-/// is controlled by users of its config alone.
-fn listen_control(
-    daemon: &Arc<Daemon>,
-    io_threads: &Arc<IoThreads>,
-    port: Option<u16>,
-) -> Option<ControlFiles> {
-    // A server that listens nowhere has no name but its process.
-    let label = port.map_or_else(
-        || format!("p{}", std::process::id()),
-        |port| port.to_string(),
-    );
-    match ControlFiles::open(&label, daemon.operator.token()) {
-        Ok((listener, files)) => {
-            daemon.operator.set_file(&files.token);
-            let listener = Listener::control(listener, &files.socket);
-            tokio::spawn(listener.serve(Arc::clone(daemon), Arc::clone(io_threads)));
-            Some(files)
-        }
-        Err(error) => {
-            tracing::warn!("the control socket cannot be made: {error}");
-            None
-        }
-    }
-}
-
-/// The page with the operator's token in its address.
-fn link(daemon: &Daemon, config: &Config, page: Option<&String>) -> Option<String> {
-    let token = daemon.operator.token()?;
-    let page = page.filter(|_| config.users.is_empty())?;
-    Some(format!("{page}/?token={token}"))
-}
-
-fn port_of(place: &str) -> Option<u16> {
-    place.rsplit(':').next()?.parse().ok()
-}
-
-/// Do this for as long as the server runs, also after a panic.
-fn for_ever<F>(
-    name: &'static str,
-    daemon: &Arc<Daemon>,
-    task: impl Fn(Arc<Daemon>) -> F + Send + Sync + 'static,
-) where
-    F: Future<Output = ()> + Send + 'static,
-{
-    let daemon = Arc::clone(daemon);
-    tokio::spawn(async move { panics::keep(name, || task(Arc::clone(&daemon))).await });
-}
-
-/// Stop the front and the applications: what is served is finished.
-async fn finish(daemon: &Daemon, front: JoinHandle<()>) -> io::Result<()> {
-    let within = daemon.config.load().front.shutdown_timeout;
-    let end = tokio::time::Instant::now() + within;
-    daemon.front.finish();
-    let served = front.await;
-    let left = end.saturating_duration_since(tokio::time::Instant::now());
-    daemon.apps.close(left).await;
-    served.map_err(io::Error::other)
-}
-
-/// Why no client can be heard there, and what to do about it.
-fn unheard(place: impl fmt::Display, key: &str, error: &io::Error) -> io::Error {
-    let passed = port_of(&place.to_string()).and_then(inherited::unused_at);
-    let advice = match error.kind() {
-        io::ErrorKind::AddrInUse if passed.is_some() => {
-            "the socket that was passed to the server has another address: choose that one with"
-        }
-        io::ErrorKind::AddrInUse => {
-            "another program uses this address: stop it, or choose another \
-            address with"
-        }
-        io::ErrorKind::AddrNotAvailable => "this machine has no such address: choose another with",
-        io::ErrorKind::PermissionDenied => {
-            "the server lacks the permission: give it, or choose \
-            another address with"
-        }
-        _ => "choose another address with",
-    };
-    let passed = passed.map_or_else(String::new, |passed| format!(" ({passed})"));
-    let text = format!("cannot listen at {place}: {error}; {advice} {key}{passed}");
-    io::Error::new(error.kind(), text)
-}
-
-/// Listen for clients that want applications. Says where that is.
-async fn listen_front(
-    daemon: &Arc<Daemon>,
-    config: &Config,
-    tls: Option<Tls>,
-    io_threads: Arc<IoThreads>,
-) -> io::Result<(FrontListener, Vec<String>)> {
-    let mut front = FrontListener::default();
-    front.use_io_threads(io_threads);
-    front.limit(daemon.files.share(config).front);
-    let mut places = Vec::new();
-    for place in &config.front.listen {
-        let bound = listen_for_apps(&mut front, place, config.server.socket_mode).await;
-        places.extend(bound.map_err(|error| unheard(place, "front.listen", &error))?);
-    }
-    if let Some(tls) = tls {
-        for address in &config.front.tls_listen {
-            let bound = front.listen(*address, Some(tls.clone())).await;
-            let bound = bound.map_err(|error| unheard(address, "front.tls_listen", &error))?;
-            places.push(format!("https://{bound}"));
-        }
-    }
-    Ok((front, places))
-}
-
-/// Listen at one place of the front; several sockets may have the same name. Says where they are.
-async fn listen_for_apps(
-    front: &mut FrontListener,
-    place: &FrontListen,
-    mode: u32,
-) -> io::Result<Vec<String>> {
-    match place {
-        FrontListen::At(Listen::Tcp(address)) => {
-            let bound = front.listen(*address, None).await?;
-            Ok(vec![format!("http://{bound}")])
-        }
-        FrontListen::At(Listen::Unix(path)) => {
-            front.listen_unix(path, mode).await?;
-            Ok(vec![format!("unix:{}", path.display())])
-        }
-        FrontListen::Passed(name) => {
-            let bound = front.listen_passed(name)?.into_iter();
-            Ok(bound
-                .map(|place| match place.starts_with("unix:") {
-                    true => place,
-                    false => format!("http://{place}"),
-                })
-                .collect())
-        }
-    }
-}
-
-/// Listen for HTTP where the config says. Says where that is.
-async fn listen_http(
-    server: &Server,
-    tls: Option<SharedAcceptor>,
-) -> io::Result<(AdminListener, Vec<String>)> {
-    let mut admin = AdminListener::default();
-    let mut places = Vec::new();
-    let secure = server.tls_admin.filter(|_| tls.is_some());
-    for (key, address, tls) in [
-        ("server.admin or --admin", server.admin, None),
-        ("server.tls_admin", secure, tls),
-    ] {
-        let Some(address) = address else {
-            continue;
-        };
-        let scheme = if tls.is_some() { "https" } else { "http" };
-        let bound = admin.listen(address, tls).await;
-        let bound = bound.map_err(|error| unheard(address, key, &error))?;
-        places.push(format!("{scheme}://{bound}"));
-    }
-    Ok((admin, places))
 }
 
 /// Read the file again whenever a signal asks for it, for ever. What is wrong
@@ -534,6 +233,16 @@ async fn reopen_on(mut signal: Signal, daemon: Arc<Daemon>) {
     }
 }
 
+/// Have a newer program take over whenever a signal asks for it, for ever.
+async fn upgrade_on(mut signal: Signal, daemon: Arc<Daemon>) {
+    while signal.recv().await.is_some() {
+        if let Err(why) = daemon.ask_upgrade(None, "SIGUSR2") {
+            let text = format!("SIGUSR2 changed nothing: {why}");
+            daemon.events.add("server", "upgrade", text, None);
+        }
+    }
+}
+
 /// The signals that ask us to stop.
 struct StopAsked {
     term: Signal,
@@ -541,7 +250,15 @@ struct StopAsked {
 }
 
 impl StopAsked {
+    /// The other signals are listened for later. One that comes before does nothing.
     fn listen() -> io::Result<Self> {
+        for other in [
+            SignalKind::hangup(),
+            SignalKind::user_defined1(),
+            SignalKind::user_defined2(),
+        ] {
+            drop(signal(other)?);
+        }
         Ok(Self {
             term: signal(SignalKind::terminate())?,
             interrupt: signal(SignalKind::interrupt())?,
@@ -553,37 +270,5 @@ impl StopAsked {
             _ = self.term.recv() => (),
             _ = self.interrupt.recv() => (),
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_the_second_loopback_may_be_missing() {
-        let missing = [
-            io::Error::from(io::ErrorKind::AddrNotAvailable),
-            io::Error::from(Errno::AFNOSUPPORT),
-        ];
-        let at = |places: &[&str]| Server {
-            listen: places
-                .iter()
-                .map(|place| Listen::Tcp(place.parse().unwrap()))
-                .collect(),
-            ..Server::default()
-        };
-        let both = at(&["127.0.0.1:1", "[::1]:1"]);
-        for error in &missing {
-            assert!(is_left_out(&both, &both.listen[1], error), "{error}");
-            assert!(!is_left_out(&both, &both.listen[0], error), "{error}");
-            for places in [&["[::1]:1"][..], &["127.0.0.1:2", "[::1]:1"]] {
-                let server = at(places);
-                let last = server.listen.last().unwrap();
-                assert!(!is_left_out(&server, last, error), "{places:?}");
-            }
-        }
-        let taken = io::Error::from(io::ErrorKind::AddrInUse);
-        assert!(!is_left_out(&both, &both.listen[1], &taken));
     }
 }

@@ -1,6 +1,7 @@
 //! What the server has: names, leases, clients, sessions, and the rules of its config.
 
 pub(crate) mod answer;
+pub(crate) mod apps_side;
 pub(crate) mod attempts;
 pub(crate) mod budget;
 pub(crate) mod catalog;
@@ -34,6 +35,7 @@ pub(crate) mod shared_catalog;
 pub(crate) mod shared_place;
 pub(crate) mod tags;
 pub(crate) mod ticket;
+pub(crate) mod upgrades;
 pub(crate) mod values;
 pub(crate) mod versions;
 pub(crate) mod viewer;

@@ -25,6 +25,7 @@ mod show;
 mod status;
 mod table;
 mod terminal;
+mod upgrade;
 
 use std::ffi::OsString;
 use std::io::{self, ErrorKind};
@@ -178,6 +179,11 @@ enum Command {
     Apply(change::OneFile),
     /// Have the server reload its own config file
     Reload,
+    /// Have a newer program take over from the running server, without a refused request
+    ///
+    /// It waits until the newer server serves. If that fails for any reason, the running one
+    /// goes on. To clients of the Redis protocol it is a restart.
+    Upgrade(upgrade::Upgrade),
     /// Go back to an earlier config
     Rollback(change::Rollback),
     /// Change one value of the config: set pool.pg-1.max 20
@@ -324,6 +330,7 @@ async fn with_server(command: Command, manner: &Manner) -> Done {
         Command::Plan(words) => change::plan(&words, manner).await,
         Command::Apply(words) => change::apply(&words, manner).await,
         Command::Reload => change::reload(manner).await,
+        Command::Upgrade(words) => upgrade::upgrade(&words, manner).await,
         Command::Rollback(words) => change::rollback(&words, manner).await,
         Command::Set(words) => change::set(&words, manner).await,
         Command::Status(words) => status::status(&words, manner).await,

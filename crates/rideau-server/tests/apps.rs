@@ -69,5 +69,7 @@ mod tiny;
 mod tls;
 #[path = "apps/trial.rs"]
 mod trial;
+#[path = "apps/upgrades.rs"]
+mod upgrades;
 #[path = "apps/web_sockets.rs"]
 mod web_sockets;

@@ -29,7 +29,8 @@ impl Apps {
     /// with another command is replaced one after the other.
     pub fn follow(&self, config: &Config) {
         let inner = &self.0;
-        let limits = config.front.limits;
+        let mut limits = config.front.limits;
+        limits.max = limits.max.min(inner.cap.load(Ordering::Relaxed));
         inner.step(|step| {
             // They were looked at before anything was changed.
             let _ = step.machine.set_limits(limits, step.now, step.effects);
@@ -59,7 +60,7 @@ impl Apps {
 impl Inner {
     fn add(self: &Arc<Self>, config: &AppConfig) -> Option<Arc<App>> {
         let app = self.step(|step| {
-            let options = config.options.clone();
+            let options = self.options_now(config);
             let id = step.machine.add(options, step.now, step.effects).ok()?;
             let app = Arc::new(App::new(id, config));
             // Its first processes are started when this step ends.
@@ -83,8 +84,7 @@ impl Inner {
         if old.run.log != wanted.run.log {
             app.output.reopen(wanted.run.log.as_deref());
         }
-        let mut options = wanted.options.clone();
-        options.one_each |= app.is_always.load(Ordering::Relaxed);
+        let options = self.options_of(app, wanted);
         self.step(|step| {
             let _ = (step.machine).reconfigure(app.id, options, step.now, step.effects);
         });

@@ -289,6 +289,7 @@ async fn begin(
     here: oneshot::Sender<()>,
 ) -> Result<Process, Box<StartReport>> {
     let run = &config.run;
+    inner.may_bind(config).await;
     let folder = inner.run_dirs.folder().await;
     let folder = folder.map_err(|error| {
         let doing = "open the run folder";

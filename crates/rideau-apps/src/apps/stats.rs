@@ -114,6 +114,12 @@ impl Inner {
 }
 
 impl AppShown {
+    /// How many processes serve.
+    pub fn ready(&self) -> usize {
+        let its = self.stats.processes.iter();
+        its.filter(|process| process.state == State::Ready).count()
+    }
+
     /// One word for how it is.
     pub fn state(&self) -> &'static str {
         let has = |wanted: fn(&State) -> bool| {

@@ -409,7 +409,7 @@ impl Connection<'_> {
         manner: Manner,
         pour: impl FnOnce(&mut Answer, &mut MessageIo, BodyEnd) -> bool,
     ) -> Result<bool, (bool, BodyEnd)> {
-        let keeps = manner.keeps && !reply.closes && self.front.is_open();
+        let keeps = manner.keeps && !reply.closes && self.front.is_staying();
         let mut client = self.client.lock();
         let keeps = keeps && !client.expects();
         let end = client.put_head(reply, manner, keeps);

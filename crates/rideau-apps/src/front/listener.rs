@@ -2,29 +2,32 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::os::fd::AsFd;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use rideau_process::panics;
 use tokio::net::{TcpListener, UnixListener};
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, watch};
 
 use super::certificates::Tls;
 use super::conn::Ends;
 use super::https::SecurePlace;
 use super::open_conn::OpenConn;
 use super::turn_away::{CLIENT_FULL, FULL, TurnAway};
-use super::{Front, Phase};
+use super::{Accepting, Front, Phase};
 use crate::bind;
 use crate::http1::stream::Stream;
-use crate::inherited::{self, Socket};
+use crate::inherited::{self, ListenOption, PassedListener, Role, Socket};
 use crate::io_threads::IoThreads;
 
 /// Where HTTP comes in.
 #[derive(Default)]
 pub struct FrontListener {
     acceptors: Vec<Acceptor>,
+    /// The address that an option names, for each that has one.
+    asked: Vec<Option<ListenOption>>,
     /// Where connections are served, if not here.
     io_threads: Option<Arc<IoThreads>>,
     /// How many connections there are at most, whatever the config says.
@@ -35,6 +38,31 @@ pub struct FrontListener {
 enum Acceptor {
     Tcp(TcpListener, Option<Tls>),
     Unix(UnixListener),
+}
+
+impl FrontListener {
+    /// The sockets, for another server on this machine.
+    ///
+    /// # Errors
+    ///
+    /// If there are too many open files.
+    pub fn sockets(&self) -> io::Result<Vec<PassedListener>> {
+        let all = self.acceptors.iter().zip(&self.asked);
+        let passed = all.map(|(acceptor, asked)| match acceptor {
+            Acceptor::Tcp(listener, _) => inherited::of_listener(
+                listener.as_fd(),
+                &listener.local_addr()?.to_string(),
+                *asked,
+            ),
+            Acceptor::Unix(listener) => {
+                let at = listener.local_addr()?;
+                let path = at.as_pathname().map(|path| path.display().to_string());
+                let place = format!("unix:{}", path.unwrap_or_default());
+                inherited::of_listener(listener.as_fd(), &place, None)
+            }
+        });
+        passed.collect()
+    }
 }
 
 impl FrontListener {
@@ -49,7 +77,19 @@ impl FrontListener {
         address: SocketAddr,
         tls: Option<Tls>,
     ) -> io::Result<SocketAddr> {
-        self.add(bind::tcp(address)?, tls)
+        let listener = bind::tcp(address, Role::Front)?;
+        let bound = listener.local_addr()?;
+        let role = Role::Front;
+        self.push(
+            Acceptor::Tcp(listener, tls),
+            Some(ListenOption { address, role }),
+        );
+        Ok(bound)
+    }
+
+    fn push(&mut self, acceptor: Acceptor, asked: Option<ListenOption>) {
+        self.acceptors.push(acceptor);
+        self.asked.push(asked);
     }
 
     /// The same with a listener that is there already.
@@ -59,7 +99,7 @@ impl FrontListener {
     /// If the system does not say where that is.
     pub fn add(&mut self, listener: TcpListener, tls: Option<Tls>) -> io::Result<SocketAddr> {
         let address = listener.local_addr()?;
-        self.acceptors.push(Acceptor::Tcp(listener, tls));
+        self.push(Acceptor::Tcp(listener, tls), None);
         Ok(address)
     }
 
@@ -70,7 +110,7 @@ impl FrontListener {
     /// If another process does, or it may not be.
     pub async fn listen_unix(&mut self, path: &Path, mode: u32) -> io::Result<()> {
         let listener = bind::unix_for(path, mode).await?;
-        self.acceptors.push(Acceptor::Unix(listener));
+        self.push(Acceptor::Unix(listener), None);
         Ok(())
     }
 
@@ -84,10 +124,11 @@ impl FrontListener {
         let passed = inherited::named(name)?;
         let mut places = Vec::new();
         for (place, socket) in passed {
-            self.acceptors.push(match socket {
+            let acceptor = match socket {
                 Socket::Tcp(listener, _) => Acceptor::Tcp(TcpListener::from_std(listener)?, None),
                 Socket::Unix(listener) => Acceptor::Unix(UnixListener::from_std(listener)?),
-            });
+            };
+            self.push(acceptor, None);
             places.push(place);
         }
         Ok(places)
@@ -164,12 +205,27 @@ impl Acceptor {
         }
     }
 
+    /// The next client, while they are let in.
+    async fn accept_while(
+        &self,
+        accepting: &mut watch::Receiver<Accepting>,
+    ) -> io::Result<(Stream, Ends)> {
+        loop {
+            let _ = accepting.wait_for(|it| *it == Accepting::Yes).await;
+            tokio::select! {
+                accepted = self.accept() => return accepted,
+                _ = accepting.wait_for(|it| *it == Accepting::No) => (),
+            }
+        }
+    }
+
     /// Let in the clients that come, until no new client is served.
     async fn serve(self, front: Arc<Front>, conns: Arc<Semaphore>, io_threads: Option<&IoThreads>) {
         let mut phase = front.phase.subscribe();
+        let mut accepting = front.accepting.subscribe();
         loop {
             let accepted = tokio::select! {
-                accepted = self.accept() => accepted,
+                accepted = self.accept_while(&mut accepting) => accepted,
                 _ = phase.wait_for(|phase| *phase > Phase::Open) => return,
             };
             let (stream, ends) = match accepted {

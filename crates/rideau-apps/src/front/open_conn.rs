@@ -35,7 +35,7 @@ impl OpenConn {
         let mut phase = self.phase.clone();
         tokio::select! {
             begun = tokio::time::timeout(within, begun) => begun.ok(),
-            _ = phase.wait_for(|phase| *phase > Phase::Open) => None,
+            _ = phase.wait_for(|phase| *phase > Phase::Leaving) => None,
         }
     }
 
@@ -56,7 +56,7 @@ impl OpenConn {
         let mut is_told = false;
         poll_fn(|context| {
             // It is the same task each time, so that one poll has it woken.
-            if !is_heard || !front.is_open() {
+            if !is_heard || !front.is_staying() {
                 is_heard = true;
                 if changed.as_mut().poll(context).is_ready() {
                     return Poll::Ready(());

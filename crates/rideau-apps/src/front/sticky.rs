@@ -4,6 +4,8 @@
 //! so. A cookie that we did not make, or whose process is gone, is no harm: the
 //! request goes where any other would.
 
+use std::fmt;
+
 use rideau_core::apps::ProcessId;
 use ring::hmac;
 
@@ -11,19 +13,51 @@ use crate::http1::fields::Fields;
 
 /// The secret of the cookies.
 pub(super) struct Sticky {
+    secret: StickyKey,
     key: hmac::Key,
 }
+
+/// What cookies are signed with.
+#[derive(Clone, PartialEq, Eq)]
+pub struct StickyKey(pub [u8; 32]);
 
 /// How many bytes of the hash are told.
 const PROOF: usize = 16;
 
-impl Sticky {
-    /// Its cookies count until the server ends, as its processes do.
-    pub(super) fn new() -> Self {
+impl StickyKey {
+    /// A new one.
+    ///
+    /// # Panics
+    ///
+    /// If the system has no random bits.
+    pub fn new() -> Self {
         let mut bytes = [0; 32];
         getrandom::fill(&mut bytes).expect("the system has random bits");
-        let key = hmac::Key::new(hmac::HMAC_SHA256, &bytes);
-        Self { key }
+        Self(bytes)
+    }
+}
+
+impl Default for StickyKey {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl fmt::Debug for StickyKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("StickyKey").finish_non_exhaustive()
+    }
+}
+
+impl Sticky {
+    /// Its cookies count as long as the key, which the server that comes next may have.
+    pub(super) fn new(secret: StickyKey) -> Self {
+        let key = hmac::Key::new(hmac::HMAC_SHA256, &secret.0);
+        Self { secret, key }
+    }
+
+    pub(super) const fn key(&self) -> &StickyKey {
+        &self.secret
     }
 
     /// The process that a client was with.
@@ -92,7 +126,7 @@ mod tests {
 
     #[test]
     fn a_cookie_leads_back_to_its_process() {
-        let sticky = Sticky::new();
+        let sticky = Sticky::new(StickyKey::new());
         let cookie = sticky.cookie("shop", "seat", ProcessId(7), 3, true);
         assert!(cookie.ends_with("; Path=/; HttpOnly; SameSite=Lax; Secure"));
         let pair = cookie.split(';').next().expect("a pair");
@@ -100,12 +134,15 @@ mod tests {
         assert_eq!(led(&sticky, "shop", "seat", &said), Some(ProcessId(7)));
         assert_eq!(led(&sticky, "cart", "seat", &said), None);
         assert_eq!(led(&sticky, "shop", "other", &said), None);
-        assert_eq!(led(&Sticky::new(), "shop", "seat", &said), None);
+        assert_eq!(
+            led(&Sticky::new(StickyKey::new()), "shop", "seat", &said),
+            None
+        );
     }
 
     #[test]
     fn a_forged_cookie_leads_nowhere() {
-        let sticky = Sticky::new();
+        let sticky = Sticky::new(StickyKey::new());
         let good = sticky.value("shop", ProcessId(7), 3);
         let forged = good.replacen('7', "8", 1);
         let longer = format!("{good}0");

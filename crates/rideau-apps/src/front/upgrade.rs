@@ -23,6 +23,7 @@ use super::access_log::LogEntry;
 use super::client::ClientCount;
 use super::conn::ClientConn;
 use super::forward::Visit;
+use super::frames::{FrameWatch, GOING_AWAY};
 use super::http1_client::Client;
 use super::refusals::RequestRefusal;
 use super::reply::HttpReply;
@@ -34,6 +35,8 @@ use crate::http1::message_io::MessageIo;
 
 /// When the client has said its last, the process has so long to do so.
 const LAST_WORDS: Duration = Duration::from_secs(60);
+/// A client has so long to take the last word.
+const GOODBYE: Duration = Duration::from_secs(1);
 /// Bytes that are carried at a time, each way.
 const PART: usize = 16 * 1024;
 
@@ -132,6 +135,8 @@ async fn turn(
     let mut reply = proxy_request.signed(visit, &mut session, said.fields, said.status, began);
     reply.date.take_if(|_| said.noted.has_date);
     reply.put("Connection", "upgrade");
+    let is_web_socket = (said.noted.upgrade.as_ref())
+        .is_some_and(|became| became.eq_ignore_ascii_case(b"websocket"));
     if let Some(became) = said.noted.upgrade {
         reply.put("Upgrade", became);
     }
@@ -143,6 +148,7 @@ async fn turn(
         tunnel: Tunnel {
             grace: proxy_request.config.http.stream_grace,
             idle: proxy_request.config.http.stream_idle,
+            is_web_socket,
         },
         log: None,
         counted: None,
@@ -199,6 +205,8 @@ struct Tunnel {
     grace: Duration,
     /// Without a word.
     idle: Option<Duration>,
+    /// Frames go through it.
+    is_web_socket: bool,
 }
 
 impl Tunnel {
@@ -210,7 +218,11 @@ impl Tunnel {
         mut process: MessageIo,
     ) -> u64 {
         let heard = Arc::new(Heard::new());
-        let mut client = Ear(client, Arc::clone(&heard));
+        let mut client = Ear {
+            stream: client,
+            heard: Arc::clone(&heard),
+            frames: self.is_web_socket.then(FrameWatch::default),
+        };
         let drained = session.process().drained();
         let ended = async {
             drained.await;
@@ -221,13 +233,28 @@ impl Tunnel {
             tokio::io::AsyncWriteExt::flush(&mut client).await?;
             tokio::io::copy_bidirectional_with_sizes(&mut client, &mut process, PART, PART).await
         };
-        tokio::select! {
-            carried = carried => if let Err(error) = carried {
-                tracing::debug!("a tunnel broke: {error}");
-            },
-            () = ended => tracing::debug!("a tunnel was closed, for its process has to go"),
-            () = heard.over() => tracing::debug!("a tunnel outlived its client"),
-            () = heard.silent(self.idle) => tracing::debug!("a tunnel was idle for too long"),
+        let is_ended = tokio::select! {
+            carried = carried => {
+                if let Err(error) = carried {
+                    tracing::debug!("a tunnel broke: {error}");
+                }
+                false
+            }
+            () = ended => {
+                tracing::debug!("a tunnel was closed, for its process has to go");
+                true
+            }
+            () = heard.over() => {
+                tracing::debug!("a tunnel outlived its client");
+                false
+            }
+            () = heard.silent(self.idle) => {
+                tracing::debug!("a tunnel was idle for too long");
+                false
+            }
+        };
+        if is_ended {
+            let _ = tokio::time::timeout(GOODBYE, client.say_goodbye()).await;
         }
         session.end(Ended::Answered);
         heard.sent.load(Ordering::Relaxed)
@@ -282,7 +309,28 @@ impl Heard {
 }
 
 /// The client's end: what passes there, either way, was said.
-struct Ear<S>(S, Arc<Heard>);
+struct Ear<S> {
+    stream: S,
+    heard: Arc<Heard>,
+    /// The frames that the client was sent, if there are any.
+    frames: Option<FrameWatch>,
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> Ear<S> {
+    /// Tell the client that the server goes away, if that is possible here.
+    async fn say_goodbye(&mut self) -> io::Result<()> {
+        if !self.frames.as_ref().is_some_and(FrameWatch::is_between) {
+            return Ok(());
+        }
+        let stream = &mut self.stream;
+        tokio::io::AsyncWriteExt::write_all(stream, &GOING_AWAY).await?;
+        tokio::io::AsyncWriteExt::shutdown(stream).await?;
+        // Were it closed with something unread, the client might not get it.
+        let mut rest = [0; 1024];
+        while tokio::io::AsyncReadExt::read(stream, &mut rest).await? > 0 {}
+        Ok(())
+    }
+}
 
 impl<S: AsyncRead + Unpin> AsyncRead for Ear<S> {
     fn poll_read(
@@ -291,11 +339,11 @@ impl<S: AsyncRead + Unpin> AsyncRead for Ear<S> {
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let before = buffer.filled().len();
-        let read = Pin::new(&mut self.0).poll_read(context, buffer);
+        let read = Pin::new(&mut self.stream).poll_read(context, buffer);
         if read.is_ready() {
-            self.1.note();
+            self.heard.note();
             if buffer.filled().len() == before {
-                self.1.over.notify_one();
+                self.heard.over.notify_one();
             }
         }
         read
@@ -308,20 +356,23 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Ear<S> {
         context: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        let written = Pin::new(&mut self.0).poll_write(context, bytes);
+        let written = Pin::new(&mut self.stream).poll_write(context, bytes);
         if let Poll::Ready(done) = &written {
-            self.1.note();
-            let len = done.as_ref().map_or(0, |len| *len as u64);
-            self.1.sent.fetch_add(len, Ordering::Relaxed);
+            self.heard.note();
+            let len = done.as_ref().map_or(0, |len| *len);
+            if let Some(frames) = &mut self.frames {
+                frames.pass(&bytes[..len]);
+            }
+            self.heard.sent.fetch_add(len as u64, Ordering::Relaxed);
         }
         written
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.0).poll_flush(context)
+        Pin::new(&mut self.stream).poll_flush(context)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.0).poll_shutdown(context)
+        Pin::new(&mut self.stream).poll_shutdown(context)
     }
 }

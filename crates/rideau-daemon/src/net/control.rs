@@ -13,8 +13,8 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsE
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
-use rideau_apps::bind;
 use rideau_apps::run_places;
+use rideau_apps::{bind, inherited};
 use rustix::process::geteuid;
 use tokio::net::UnixListener;
 
@@ -53,6 +53,13 @@ impl ControlFiles {
     }
 }
 
+impl ControlFiles {
+    /// Leave them where they are, for the server that comes next.
+    pub(crate) fn pass_on(self) {
+        std::mem::forget(self);
+    }
+}
+
 impl Drop for ControlFiles {
     fn drop(&mut self) {
         for path in [&self.socket, &self.token] {
@@ -86,7 +93,9 @@ fn open_in(
             let why = "its path is too long";
             return Err(io::Error::new(ErrorKind::InvalidInput, why));
         }
-        let listener = match bind::unix(&socket) {
+        // A server before this one may have passed it on, with its name.
+        let passed = inherited::unix(&socket).map(UnixListener::from_std);
+        let listener = match passed.unwrap_or_else(|| bind::unix(&socket)) {
             Ok(listener) => listener,
             // It is another server's.
             Err(error) if error.kind() == ErrorKind::AddrInUse => continue,

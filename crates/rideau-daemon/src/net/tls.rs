@@ -15,6 +15,8 @@ use tokio_rustls::rustls::{self, ClientConfig, RootCertStore, ServerConfig};
 use tokio_rustls::{TlsAcceptor, TlsConnector};
 use webpki::EndEntityCert;
 
+use super::tickets::TicketKeys;
+
 /// A file of TLS is no good.
 #[derive(Debug)]
 pub struct BadTls(String);
@@ -34,16 +36,25 @@ pub fn acceptor(tls: &Tls) -> Result<TlsAcceptor, BadTls> {
 /// # Errors
 ///
 /// If a file cannot be read or does not hold what it should.
-pub fn front(all: &[CertificateConfig]) -> Result<Vec<FrontCertificate>, BadTls> {
-    let read = |one: &CertificateConfig| {
+pub(crate) fn front(
+    all: &[CertificateConfig],
+    keys: &TicketKeys,
+) -> Result<Vec<FrontCertificate>, BadTls> {
+    let certificate = |one: &CertificateConfig| {
+        let ca = one.client_ca.as_deref();
+        let mut config = server(&one.cert, &one.key, ca)?;
+        // Sessions go on where clients have shown the same.
+        let mut scope = read(&one.cert)?;
+        scope.extend(ca.map(read).transpose()?.unwrap_or_default());
+        Arc::make_mut(&mut config).ticketer = keys.tickets(scope);
         Ok(FrontCertificate {
             names: names(&one.cert)?,
             is_default: one.is_default,
             asks_clients: one.client_ca.is_some(),
-            config: server(&one.cert, &one.key, one.client_ca.as_deref())?,
+            config,
         })
     };
-    all.iter().map(read).collect()
+    all.iter().map(certificate).collect()
 }
 
 /// How to speak with clients that are shown this certificate.

@@ -13,6 +13,7 @@ use rideau_config::Config;
 use tokio::task::spawn_blocking;
 use tokio_rustls::TlsAcceptor;
 
+use super::tickets::TicketKeys;
 use super::tls::{self, BadTls};
 use crate::state::daemon::Daemon;
 
@@ -29,6 +30,8 @@ pub(crate) struct TlsFiles {
     pub(crate) server: Option<SharedAcceptor>,
     /// For the front.
     pub(crate) front: Option<FrontTls>,
+    /// The keys of its tickets.
+    pub(crate) tickets: TicketKeys,
 }
 
 /// An acceptor that can be replaced while it is used.
@@ -90,13 +93,14 @@ impl TlsFiles {
     /// # Errors
     ///
     /// If one cannot be read or does not hold what it should.
-    pub(crate) fn read(config: &Config) -> Result<Self, BadTls> {
+    pub(crate) fn read(config: &Config, tickets: TicketKeys) -> Result<Self, BadTls> {
         let server = config.tls.as_ref().map(tls::acceptor).transpose()?;
-        let certificates = tls::front(&config.certificates)?;
+        let certificates = tls::front(&config.certificates, &tickets)?;
         let front = (!certificates.is_empty()).then(|| FrontTls::new(certificates));
         Ok(Self {
             server: server.map(SharedAcceptor::new),
             front,
+            tickets,
         })
     }
 
@@ -137,7 +141,7 @@ impl TlsFiles {
 
     fn renew_front(&self, config: &Config) -> Result<(), BadTls> {
         if let Some(shared) = &self.front {
-            shared.renew(tls::front(&config.certificates)?);
+            shared.renew(tls::front(&config.certificates, &self.tickets)?);
         }
         Ok(())
     }

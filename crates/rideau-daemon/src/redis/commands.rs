@@ -32,6 +32,7 @@ mod still;
 mod table;
 mod tickets;
 mod tools;
+mod upgrade;
 mod watch;
 
 use std::sync::atomic::Ordering;
@@ -69,12 +70,13 @@ pub(crate) const ALL: &[About] = &{
 };
 
 /// Each family of commands has its own.
-const TABLES: [&[About]; 5] = [
+const TABLES: [&[About]; 6] = [
     table::OURS,
     apps::TABLE,
     nodes::TABLE,
     slots::TABLE,
     tools::TABLE,
+    upgrade::TABLE,
 ];
 
 const COUNT: usize = {

@@ -26,6 +26,7 @@ use tokio::task::JoinHandle;
 
 pub use self::offline::{accept_restored, move_to_etcd};
 pub(super) use self::straight::StraightListeners;
+use super::unheard::unheard;
 use crate::net::tls;
 use crate::state::cluster::{Cluster, read_left};
 use crate::state::daemon::Daemon;
@@ -60,7 +61,7 @@ impl Joining {
     /// If it cannot listen, a file cannot be read, or the node does not fit the cluster.
     pub(super) async fn open(config: &Config, cluster: &ClusterConfig) -> io::Result<Self> {
         let listener = TcpListener::bind(cluster.listen)
-            .map_err(|error| super::unheard(cluster.listen, "cluster.listen", &error))?;
+            .map_err(|error| unheard(cluster.listen, "cluster.listen", &error))?;
         let secret = fs::read(&cluster.secret_file)
             .map_err(|error| unread("cluster.secret_file", &cluster.secret_file, &error))?;
         let secret = LinkSecret::new(&secret).map_err(|bad| {

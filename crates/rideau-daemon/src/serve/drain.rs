@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
 use rideau_core::Brief;
+use tokio::task::JoinHandle;
 
 use crate::state::daemon::Daemon;
 use crate::state::end::EndReason;
@@ -70,6 +71,25 @@ pub(crate) async fn drain(daemon: &Arc<Daemon>) {
     // Connections are over, so nothing is answered that would not be kept.
     let daemon = Arc::clone(daemon);
     let _ = tokio::task::spawn_blocking(move || daemon.values.close()).await;
+}
+
+/// Stop without a wait for holders: a newer server takes over. What is kept is written down
+/// when this returns; members still end then.
+pub(super) async fn end_at_once(daemon: &Arc<Daemon>) -> JoinHandle<()> {
+    daemon.stop_granting();
+    let pools: Vec<_> = daemon.catalog.load().pools.values().cloned().collect();
+    let closing = tokio::spawn(async move {
+        join_all(pools.iter().map(|place| place.pool.close(Duration::ZERO))).await;
+    });
+    // Those that wait are told why.
+    let limit = Instant::now() + ANSWERED_WITHIN;
+    while daemon.counts.waiting.load(Ordering::Relaxed) > 0 && Instant::now() < limit {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    end_all(daemon).await;
+    let values = Arc::clone(daemon);
+    let _ = tokio::task::spawn_blocking(move || values.values.close()).await;
+    closing
 }
 
 /// Whether something is held that can be given back, or a command waits. What a holder

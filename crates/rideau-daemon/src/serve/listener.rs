@@ -2,13 +2,14 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::os::fd::AsFd;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use rideau_apps::IoThreads;
 use rideau_apps::bind;
 use rideau_apps::inherited;
+use rideau_apps::{IoThreads, ListenOption, PassedListener, Role};
 use rideau_config::{DeadPeer, Listen};
 use rideau_process::panics;
 use socket2::{SockRef, TcpKeepalive};
@@ -72,7 +73,7 @@ impl Listener {
     /// If another process does, or it may not be.
     pub(crate) async fn bind(listen: &Listen, mode: u32) -> io::Result<Self> {
         match listen {
-            Listen::Tcp(address) => Ok(Self::Tcp(bind::tcp(*address)?)),
+            Listen::Tcp(address) => Ok(Self::Tcp(bind::tcp(*address, Role::Redis)?)),
             Listen::Unix(path) => {
                 let listener = bind::unix_for(path, mode).await?;
                 Ok(Self::Unix(listener, path.display().to_string()))
@@ -107,6 +108,24 @@ impl Listener {
             }
             Self::Unix(..) | Self::Control(..) => None,
         }
+    }
+
+    /// The socket, for another server on this machine; `asked` is the address that an option
+    /// names.
+    ///
+    /// # Errors
+    ///
+    /// If there are too many open files.
+    pub(super) fn socket(&self, asked: Option<SocketAddr>) -> io::Result<PassedListener> {
+        let socket = match self {
+            Self::Tcp(listener)
+            | Self::Straight(listener)
+            | Self::Tls(TlsListener { listener, .. }) => listener.as_fd(),
+            Self::Unix(listener, _) | Self::Control(listener, _) => listener.as_fd(),
+        };
+        let role = Role::Redis;
+        let asked = asked.map(|address| ListenOption { address, role });
+        inherited::of_listener(socket, &self.address(), asked)
     }
 
     /// Whether a supervisor opened it, and keeps it open when the server ends.

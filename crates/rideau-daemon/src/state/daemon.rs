@@ -3,6 +3,7 @@
 mod change;
 mod held;
 mod rights;
+mod upgrade;
 
 use std::fmt;
 use std::sync::Arc;
@@ -14,13 +15,13 @@ use rideau::{Locks, LocksOptions, OptionError};
 use rideau_apps::Apps;
 use rideau_apps::Events;
 use rideau_apps::Front;
-use rideau_apps::RunDirs;
 use rideau_config::label::BadLabel;
 use rideau_config::{Config, User};
 use rideau_process as process;
 use rideau_process::panics;
 use tokio::sync::{Notify, watch};
 
+use crate::state::apps_side::{AppsSide, SideKeys};
 use crate::state::budget::Budget;
 use crate::state::catalog::{Catalog, FOR_EVER, Left};
 use crate::state::catalog_cell::CatalogCell;
@@ -46,6 +47,7 @@ use crate::state::semaphore::ResizableSemaphore;
 use crate::state::sessions::Sessions;
 use crate::state::shared_catalog::SharedCatalog;
 use crate::state::ticket::Ticket;
+use crate::state::upgrades::Upgrades;
 use crate::state::values::{NamedRanges, NotOpened, Values};
 use crate::state::versions::{Settings, Source};
 
@@ -107,6 +109,8 @@ pub struct Daemon {
     pub(crate) apps: Apps,
     /// HTTP in front of them.
     pub(crate) front: Arc<Front>,
+    /// Programs that take over from this one.
+    pub(crate) upgrades: Arc<Upgrades>,
 }
 
 /// Counters since the start.
@@ -225,11 +229,12 @@ impl Daemon {
         source: Source,
         commands: CommandNames,
     ) -> Result<Arc<Self>, NotDone> {
-        Self::from_epoch(config, source, commands, Epochs::by_clock(), None)
+        let side = AppsSide::new(&config, SideKeys::default(), Upgrades::default())?;
+        Self::from_epoch(config, source, commands, Epochs::by_clock(), None, side)
     }
 
-    /// The same, and fences grow on from those of the one before it, whatever the clock
-    /// says.
+    /// The same, with these applications; and fences grow on from those of the one before it,
+    /// whatever the clock says.
     ///
     /// # Errors
     ///
@@ -239,9 +244,10 @@ impl Daemon {
         source: Source,
         commands: CommandNames,
         cluster: Option<Arc<Cluster>>,
+        side: AppsSide,
     ) -> Result<Arc<Self>, NotDone> {
         let epochs = Epochs::begin(&config);
-        Self::from_epoch(config, source, commands, epochs, cluster)
+        Self::from_epoch(config, source, commands, epochs, cluster, side)
     }
 
     fn from_epoch(
@@ -250,19 +256,17 @@ impl Daemon {
         commands: CommandNames,
         epochs: Epochs,
         cluster: Option<Arc<Cluster>>,
+        side: AppsSide,
     ) -> Result<Arc<Self>, NotDone> {
-        // Before a pool starts its first program, which is to have the limit of before.
+        let AppsSide {
+            events,
+            run_dirs,
+            apps,
+            front,
+            token,
+            upgrades,
+        } = side;
         let files = Files::new(process::raise_open_files(), &config);
-        let events: Arc<Events> = Arc::default();
-        let run_dirs = RunDirs::new(&config.server, Arc::clone(&events));
-        let run_dirs = Arc::new(run_dirs);
-        Apps::validate(&config)?;
-        let apps = Apps::new(
-            config.front.limits,
-            Arc::clone(&run_dirs),
-            Arc::clone(&events),
-        );
-        let front = Front::new(apps.clone(), config.front.clone());
         let mut catalog = Catalog::new(&config, Arc::clone(&run_dirs))?;
         let values = Values::open(&config, epochs.first(), cluster.as_deref())?;
         catalog.ranges = Arc::new(values.named_ranges(&config, &NamedRanges::default()));
@@ -278,7 +282,8 @@ impl Daemon {
             epochs,
             files,
             input: Arc::new(Budget::new(config.limits.input_max)),
-            operator: Operator::default(),
+            operator: Operator::known_by(token),
+            upgrades,
             password_checks: ResizableSemaphore::new(config.limits.password_checks_max),
             settings: Settings::new(&config, source),
             config: ArcSwap::from_pointee(config),

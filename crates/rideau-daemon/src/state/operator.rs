@@ -25,15 +25,24 @@ pub(crate) struct Operator {
 
 impl Default for Operator {
     fn default() -> Self {
-        Self {
-            user: Arc::new(User::everything(OPERATOR)),
-            token: new_token(),
-            file: OnceLock::new(),
-        }
+        Self::with(new_token())
     }
 }
 
 impl Operator {
+    /// One that is recognised by this token, or by a new one.
+    pub(crate) fn known_by(token: Option<String>) -> Self {
+        Self::with(token.or_else(new_token))
+    }
+
+    fn with(token: Option<String>) -> Self {
+        Self {
+            user: Arc::new(User::everything(OPERATOR)),
+            token,
+            file: OnceLock::new(),
+        }
+    }
+
     /// The operator as a user.
     pub(crate) fn user(&self) -> &Arc<User> {
         &self.user

@@ -143,6 +143,8 @@ fn server(daemon: &Daemon, page: &mut Page) {
     page.line("arch_bits", usize::BITS);
     page.line("uptime_in_seconds", up);
     page.line("uptime_in_days", up / 86_400);
+    let upgrade = daemon.upgrades.last();
+    page.line("upgrade", upgrade.map_or("none", |last| last.word()));
     // Clients that wait for a server to have loaded its data look for this.
     page.line("loading", 0);
     page.line("draining", u8::from(daemon.is_draining()));

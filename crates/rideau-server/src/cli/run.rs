@@ -11,14 +11,14 @@ use clap::Args;
 use rideau_config::{AppConfig, AppListen, AppReady, Config, ErrorPages, Log, LogLevel};
 use rideau_daemon::Daemon;
 use rideau_daemon::Source;
-use rideau_daemon::{Ready, run_daemon};
+use rideau_daemon::{Ready, run_upgradable};
 use rideau_process::{StartStep, Stream};
 use serde_json::json;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::oneshot;
 
 use super::serve::threads;
-use super::{Done, Failure, Manner, pre_exec, show, span};
+use super::{Done, Failure, Manner, pre_exec, show, span, upgrade};
 use crate::exit::start_log;
 
 #[derive(Args, Debug)]
@@ -56,23 +56,24 @@ pub(crate) fn run(words: &Run, manner: &Manner) -> Done {
     let is_json = manner.json;
     let served = runtime.block_on(async {
         let source = Source::of(&config);
-        let daemon =
-            Daemon::with(config, source, rideau_daemon::COMMAND_NAMES).map_err(io::Error::other)?;
-        let (printing, closing) = (Arc::clone(&daemon), Arc::clone(&daemon));
         let (hopeless, is_hopeless) = oneshot::channel();
-        let ready = move |ready: &Ready| {
-            tokio::spawn(print(Arc::clone(&printing), name.clone()));
-            let ready = ready.clone();
+        let ready = move |ready: &Ready, daemon: &Arc<Daemon>| {
+            tokio::spawn(print(Arc::clone(daemon), name.clone()));
+            let (ready, daemon) = (ready.clone(), Arc::clone(daemon));
             tokio::spawn(async move {
-                if let Err(code) = announce(printing, name, ready, is_json).await {
-                    let _ = hopeless.send(code);
+                let announced = announce(Arc::clone(&daemon), name, ready, is_json);
+                if let Err(code) = announced.await {
+                    let _ = hopeless.send((code, daemon));
                 }
             });
         };
+        let upgradable = upgrade::upgradable(false, None);
         tokio::select! {
-            served = run_daemon(daemon, ready) => served.map(|()| ExitCode::SUCCESS),
-            Ok(code) = is_hopeless => {
-                closing.apps().close_now().await;
+            served = run_upgradable(config, source, upgradable, ready) => {
+                served.map(|()| ExitCode::SUCCESS)
+            }
+            Ok((code, daemon)) = is_hopeless => {
+                daemon.apps().close_now().await;
                 Ok(code.into())
             }
         }

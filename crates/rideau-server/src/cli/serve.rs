@@ -4,16 +4,16 @@ use std::convert::Infallible;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use clap::Args;
 use rideau_config::{Config, text};
-use rideau_daemon::Ready;
-use rideau_daemon::Source;
+use rideau_daemon::{Daemon, Ready, Source, Upgradable};
 use tokio::runtime::{Builder, Runtime};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::oneshot;
 
-use super::{Done, Failure, Manner, has_colours};
+use super::{Done, Failure, Manner, has_colours, upgrade};
 use crate::exit::start_log;
 
 #[derive(Args, Debug)]
@@ -48,19 +48,22 @@ pub(crate) fn run(words: &Serve, manner: &Manner) -> Done {
         }
     };
     start_log(config.log);
+    let upgradable = words.upgradable();
     let runtime = threads(config.server.threads)?;
     if let Some(span) = config.log.debug_for {
         runtime.spawn(rideau_daemon::log::debug_for(span));
     }
     let served = runtime.block_on(async {
         let (ready, is_ready) = oneshot::channel();
-        let ready = move |now: &Ready| {
+        let ready = move |now: &Ready, _: &Arc<Daemon>| {
             let _ = ready.send(now.clone());
         };
         tokio::select! {
             // A signal that comes during the start is the first one, whichever task hears of it.
             biased;
-            served = rideau_daemon::run_from(config, source, ready) => served.map(|()| true),
+            served = rideau_daemon::run_upgradable(config, source, upgradable, ready) => {
+                served.map(|()| true)
+            }
             // The server listens for signals by the time that this one has its turn: a process
             // that reads the line may send one at once.
             never = announce(is_ready, manner.json) => match never {},
@@ -78,9 +81,21 @@ pub(crate) fn run(words: &Serve, manner: &Manner) -> Done {
 }
 
 impl Serve {
+    fn file(&self) -> Option<&PathBuf> {
+        self.config.as_ref().or(self.file.as_ref())
+    }
+
+    /// How a newer program is started with the same words.
+    fn upgradable(&self) -> Upgradable {
+        let file = self.file();
+        let is_from_input = file.is_some_and(|path| *path == Path::new("-"));
+        let check = file.map(|path| vec!["check".into(), path.into()]);
+        upgrade::upgradable(is_from_input, check)
+    }
+
     /// The config, or what is wrong with it.
     fn config(&self) -> Result<Result<(Config, Source), String>, Failure> {
-        let named = self.config.as_ref().or(self.file.as_ref());
+        let named = self.file();
         let (text, name) = match named {
             None => (DEFAULT.to_owned(), "the default config".to_owned()),
             Some(path) => (super::change::read(path)?, path.display().to_string()),

@@ -11,7 +11,7 @@ use rideau_resp::Value;
 use serde_json::{Map, Value as Json, json};
 
 use super::table::Table;
-use super::{Done, Failure, Manner, answer, control, pages, show, span, terminal};
+use super::{Done, Failure, Manner, answer, control, pages, show, span, terminal, upgrade};
 use crate::wire::Wire;
 
 #[derive(Args, Debug)]
@@ -197,6 +197,9 @@ async fn overview(mut wire: Wire, manner: &Manner) -> Done {
         return Ok(ExitCode::SUCCESS);
     }
     show::print_text(&headline(&wire.greeting, manner))?;
+    if let Some(line) = upgrade::line(&mut wire).await {
+        show::print_text(&line)?;
+    }
     for table in tables.iter().filter(|table| !table.is_empty()) {
         show::print_text("")?;
         table.print()?;

@@ -167,9 +167,11 @@ async def events(writer, count, pause):
     await writer.drain()
 
 
-async def talk(reader, writer):
+async def talk(fields, reader, writer):
     """Become something that sends back what it gets."""
-    writer.write(b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: talk\r\n\r\n")
+    became = fields.get("upgrade", "talk")
+    head = f"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: {became}\r\n\r\n"
+    writer.write(head.encode())
     while data := await reader.read(1 << 16):
         writer.write(data)
         await writer.drain()
@@ -188,7 +190,7 @@ async def turn(method, path, fields, reader, writer):
     if words[0] == "events":
         return await events(writer, int(words[1]), int(words[2]) / 1000)
     if words[0] == "talk":
-        return await talk(reader, writer)
+        return await talk(fields, reader, writer)
     sent = await body(reader, fields)
     if fails:
         if method == "POST" and variable("COUNT_POSTS"):

@@ -200,7 +200,7 @@ impl Harness {
         port.parse().unwrap()
     }
 
-    fn token(&self) -> String {
+    pub(crate) fn token(&self) -> String {
         let socket = rideau_daemon::control::find(self.port()).unwrap();
         let token = fs::read_to_string(socket.with_extension("token")).unwrap();
         token.trim_end().to_owned()

@@ -3,9 +3,11 @@
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 
-use rideau_apps::bind;
+use rideau_apps::{Role, bind};
 use rideau_config::ClusterConfig;
 use tokio::net::TcpListener;
+
+use super::super::unheard::unheard;
 
 /// The listeners for clients of Redis Cluster, as far as there are any.
 #[derive(Default)]
@@ -18,7 +20,7 @@ impl StraightListeners {
     pub(super) fn bind(cluster: &ClusterConfig) -> io::Result<Self> {
         let bound = |address: Option<SocketAddr>, key: &str| {
             let bound = address.map(|address| {
-                bind::tcp(address).map_err(|error| super::super::unheard(address, key, &error))
+                bind::tcp(address, Role::Redis).map_err(|error| unheard(address, key, &error))
             });
             bound.transpose()
         };

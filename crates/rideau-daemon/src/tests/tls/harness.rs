@@ -101,7 +101,12 @@ impl Server {
         let daemon = Daemon::new(config, crate::COMMAND_NAMES).unwrap();
         let address = "127.0.0.1:0".parse().unwrap();
         let acceptor = SharedAcceptor::new(acceptor.unwrap());
-        let listener = Listener::tls(bind::tcp(address).unwrap(), acceptor, within, false);
+        let listener = Listener::tls(
+            bind::tcp(address, rideau_apps::Role::Redis).unwrap(),
+            acceptor,
+            within,
+            false,
+        );
         let port = listener.port().unwrap();
         let io_threads = Arc::new(IoThreads::start(Some(1)).unwrap());
         tokio::spawn(listener.serve(Arc::clone(&daemon), io_threads));
