@@ -1,4 +1,4 @@
-//! Spans, sizes, counts and names as people read them: on the status page, on the command
+//! Spans, sizes, counts and names as people read them: in the dashboard, on the command
 //! line and in sentences.
 //!
 //! What the config reads back is written by [`show_span`](crate::show_span) instead.

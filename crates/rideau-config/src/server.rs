@@ -28,7 +28,7 @@ section! {
         listen: Vec<Listen> = usual_listen(), List, Restart;
         /// The same within TLS; needs `[tls]`.
         tls_listen: Vec<SocketAddr> = Vec::new(), List, Restart, sample = r#"["127.0.0.1:7443"]"#;
-        /// Status page, `/metrics` and API; `"none"`: nowhere.
+        /// Dashboard, `/metrics` and API; `"none"`: nowhere.
         admin: Option<SocketAddr> = Some(loopback(ADMIN_PORT)), OrNone<Text>, Restart;
         /// The same within TLS; needs `[tls]`.
         tls_admin: Option<SocketAddr> = None, OrNone<Text>, Restart,

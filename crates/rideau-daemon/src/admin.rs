@@ -9,8 +9,10 @@ mod actions;
 mod answer;
 mod apps;
 mod asks;
+mod assets;
 mod auth;
 mod config;
+mod dashboard;
 mod entrance;
 mod explain;
 mod fact_json;
@@ -26,9 +28,9 @@ mod routes;
 mod session_client;
 mod shapes;
 mod shown;
-mod status;
 mod tickets;
 mod values;
+mod web_logins;
 
 use std::io;
 use std::net::SocketAddr;
@@ -53,11 +55,13 @@ use crate::state::reserve::Reserve;
 use crate::view::facts::Limit;
 use crate::view::history::History;
 use auth::Known;
+use dashboard::Board;
 use entrance::Entrance;
 use rideau_apps::{IoTimeout, answer_and_close, bind};
 use rideau_config::HTTP_CONNECTIONS_MAX;
 use rideau_process::panics;
 use route::Route;
+use web_logins::WebLogins;
 
 /// Of these, those of one address that have not logged in; as few as
 /// `limits.before_login_max` if that is less.
@@ -97,6 +101,10 @@ struct Admin {
     spare: Reserve,
     watchers: Arc<Semaphore>,
     counts: Counts,
+    /// What the pages of the dashboard share.
+    board: Arc<Board>,
+    /// Browsers that have logged in.
+    web_logins: WebLogins,
 }
 
 /// How often a client met a limit of the HTTP side.
@@ -144,6 +152,13 @@ impl AdminListener {
             panics::keep("the history", keep).await;
         });
         let _ended = Ended(samples.abort_handle());
+        let board = Arc::new(Board::default());
+        let (ranked, samples) = (Arc::clone(&board), Arc::clone(&history));
+        let ranking = tokio::spawn(async move {
+            let keep = || Arc::clone(&ranked).keep(samples.watch());
+            panics::keep("the ranking of the dashboard", keep).await;
+        });
+        let _ranked = Ended(ranking.abort_handle());
         let admin = Arc::new(Admin {
             routes: routes::ALL,
             daemon,
@@ -153,6 +168,8 @@ impl AdminListener {
             spare: Reserve::default(),
             watchers: Arc::new(Semaphore::new(WATCHERS_MAX)),
             counts: Counts::default(),
+            board,
+            web_logins: WebLogins::default(),
         });
         let router = routes::router(&admin);
         let (admin, router) = (&*admin, &router);
@@ -224,6 +241,7 @@ struct Served {
 impl Served {
     /// Serve it within TLS. A client with a certificate is the user that it names.
     async fn serve_tls(mut self, stream: TcpStream, tls: TlsAcceptor) {
+        self.entrance.is_tls = true;
         let stream = match tokio::time::timeout(HANDSHAKE_WITHIN, tls.accept(stream)).await {
             Ok(Ok(stream)) => stream,
             Ok(Err(error)) => return tracing::info!("no TLS for HTTP: {error}"),
@@ -353,8 +371,10 @@ impl Admin {
     }
 
     /// The limits of this side, which no config changes.
-    fn limits(&self) -> [Limit; 3] {
+    fn limits(&self) -> [Limit; 4] {
         let used = |max: usize, free: &Semaphore| max.saturating_sub(free.available_permits());
+        let kept = self.history.kept();
+        let left_out = AtomicU64::new(kept.left_out as u64);
         let connections = used(HTTP_CONNECTIONS_MAX, &self.connections);
         let watchers = used(WATCHERS_MAX, &self.watchers);
         let Counts {
@@ -371,6 +391,12 @@ impl Admin {
             ),
             ("http_watchers", WATCHERS_MAX, Some(watchers), unwatched),
             ("http_body", self.body_max(), None, body),
+            (
+                "history_series",
+                kept.series_max,
+                Some(kept.series),
+                &left_out,
+            ),
         ]
         .map(|(name, max, now, refused)| Limit {
             name,

@@ -42,6 +42,8 @@ mod control;
 mod crowd;
 #[path = "daemon/curl.rs"]
 mod curl;
+#[path = "daemon/dashboard.rs"]
+mod dashboard;
 #[path = "daemon/drain.rs"]
 mod drain;
 #[path = "daemon/files.rs"]

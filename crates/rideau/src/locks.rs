@@ -397,6 +397,12 @@ impl<K: Key> Locks<K> {
         self.keys.all_held()
     }
 
+    /// The same, one after the other, for a caller that keeps few of many. `look` must not
+    /// use these locks.
+    pub fn each_held(&self, look: impl FnMut(&K, u64)) {
+        self.keys.each_held(look);
+    }
+
     /// How many keys are known: those that are held, waited for or looked up by
     /// a handle, and some that were a moment ago.
     pub fn len(&self) -> usize {

@@ -60,7 +60,13 @@ pub(super) async fn admit(
     if !matches!(parts.method, Method::GET | Method::HEAD) {
         check_origin(&parts.headers)?;
     }
+    let by_cookie = || admin.web_logins.find(&admin.daemon, &parts.headers);
     let identity = match operator(admin, parts) {
+        None if said(parts).is_empty()
+            && let Some(identity) = by_cookie() =>
+        {
+            identity
+        }
         Some(operator) => {
             if let Some(entrance) = entrance.filter(|entrance| !entrance.login.is_over()) {
                 let logins = &admin.daemon.logins;
@@ -240,14 +246,13 @@ impl Known {
     }
 }
 
-/// The operator, if the request has its token: as `Authorization: Bearer`, as a
-/// password, or in the address of the page, where a browser puts it.
+/// The operator, if the request has its token: as `Authorization: Bearer`, or as a
+/// password.
 fn operator(admin: &Admin, parts: &Parts) -> Option<Arc<User>> {
     let operator = &admin.daemon.operator;
     let password = || basic(said(parts)).map(|(_, password)| password);
     let bearer = bearer(parts).map(<[u8]>::to_vec);
-    let in_address = || in_address(parts).map(<[u8]>::to_vec);
-    let given = bearer.or_else(password).or_else(in_address)?;
+    let given = bearer.or_else(password)?;
     let user = operator.is_token(&given).then(|| operator.user());
     user.cloned()
 }
@@ -263,13 +268,6 @@ fn bearer(parts: &Parts) -> Option<&[u8]> {
     said(parts).strip_prefix(b"Bearer ")
 }
 
-/// The token in the address of the page.
-fn in_address(parts: &Parts) -> Option<&[u8]> {
-    let is_page = parts.uri.path() == "/" && parts.method == Method::GET;
-    let token = parts.uri.query()?.strip_prefix("token=")?;
-    is_page.then_some(token.as_bytes())
-}
-
 /// A token that is not the operator's is counted as a wrong password is, and answered
 /// as late. Where there are no users, so is a password: it can be nothing but a token.
 /// Then the request goes on without a user, unless it can be nothing else.
@@ -281,7 +279,7 @@ async fn check_token(
     let daemon = &admin.daemon;
     let is_bearer = bearer(parts).is_some();
     let is_password = || daemon.config.load().users.is_empty() && basic(said(parts)).is_some();
-    if !is_bearer && in_address(parts).is_none() && !is_password() {
+    if !is_bearer && !is_password() {
         return Ok(());
     }
     let place = entrance.and_then(|entrance| entrance.login.place());
@@ -399,9 +397,11 @@ pub(super) async fn secure(mut response: Response) -> Response {
         (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
         (header::X_FRAME_OPTIONS, "DENY"),
         (header::REFERRER_POLICY, "no-referrer"),
-        (header::CACHE_CONTROL, "no-store"),
     ];
     let headers = response.headers_mut();
+    // The files of the page say themselves how they may be kept.
+    let no_store = HeaderValue::from_static("no-store");
+    headers.entry(header::CACHE_CONTROL).or_insert(no_store);
     for (name, value) in all {
         headers.insert(name, HeaderValue::from_static(value));
     }

@@ -75,6 +75,45 @@ pub(super) async fn apply(request: AdminRequest) -> Answer {
     changed(applied)
 }
 
+/// Plans a change of the keys in the body, `path = value` in each line.
+pub(super) async fn plan_keys(request: AdminRequest) -> Answer {
+    request.sees_all("the whole config")?;
+    let planned = with_text(&request, |daemon, text, _| {
+        Ok::<_, HttpError>(daemon.plan_set(&keys(text)?))
+    });
+    changed(planned.await??)
+}
+
+/// Changes the keys in the body.
+pub(super) async fn apply_keys(request: AdminRequest) -> Answer {
+    request.sees_all("the whole config")?;
+    let applied = with_text(&request, |daemon, text, by| {
+        Ok::<_, HttpError>(daemon.set(&keys(text)?, by))
+    });
+    let applied = applied.await??;
+    written(request.daemon(), &applied).await?;
+    changed(applied)
+}
+
+/// The keys of a text, and their values.
+fn keys(text: &str) -> Result<Vec<(String, String)>, HttpError> {
+    let lines = text.lines().map(str::trim);
+    let lines = lines.filter(|line| !line.is_empty() && !line.starts_with('#'));
+    let pairs = lines.map(|line| match line.split_once('=') {
+        Some((key, value)) => Ok((key.trim().to_owned(), value.trim().to_owned())),
+        None => Err(HttpError::wrong(format!(
+            "Write a key and its value in each line, as pool.pg.max = 20, not {line:?}."
+        ))),
+    });
+    let pairs: Vec<_> = pairs.collect::<Result<_, _>>()?;
+    match pairs.is_empty() {
+        true => Err(HttpError::wrong(
+            "There is no key in it: write pool.pg.max = 20.",
+        )),
+        false => Ok(pairs),
+    }
+}
+
 /// Answers when the changes of ranges are stored.
 async fn written(daemon: &Daemon, plan: &Result<Plan, Unchanged>) -> Result<(), HttpError> {
     if plan.as_ref().is_ok_and(Plan::is_about_ranges) {

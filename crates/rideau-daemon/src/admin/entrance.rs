@@ -18,6 +18,8 @@ pub(super) struct Entrance {
     /// Only this machine can come this way; then a browser that was told another
     /// name for it was misled.
     pub(super) is_local: bool,
+    /// It is within TLS.
+    pub(super) is_tls: bool,
     /// The user that its certificate names, which was verified.
     pub(super) certificate: Option<String>,
     /// Where it comes from.
@@ -42,6 +44,7 @@ impl Entrance {
     pub(super) fn new(address: SocketAddr, is_local: bool) -> Self {
         Self {
             is_local,
+            is_tls: false,
             certificate: None,
             address: address.to_string().into(),
             origin: Origin::of(address.ip()),

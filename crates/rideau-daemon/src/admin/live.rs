@@ -28,6 +28,9 @@ const QUIET_MAX: Duration = Duration::from_secs(15);
 /// Series of one answer.
 const SERIES_MAX: usize = 64;
 
+/// The span that history is about, unless one asks for another.
+const FINE: Duration = Duration::from_secs(1);
+
 /// A stream may go on for so long before it is looked at whether it may.
 const LOOK: Duration = Duration::from_secs(1);
 
@@ -96,8 +99,8 @@ pub(super) async fn events(request: AdminRequest) -> Answer {
 
 /// One of the clients that watch. What its user may see is looked up for each
 /// event, and at least every second.
-struct Watcher {
-    request: AdminRequest,
+pub(super) struct Watcher {
+    pub(super) request: AdminRequest,
     right: &'static str,
     look: Interval,
     _permit: OwnedSemaphorePermit,
@@ -105,7 +108,7 @@ struct Watcher {
 }
 
 impl Watcher {
-    fn take(request: AdminRequest, right: &'static str) -> Result<Self, HttpError> {
+    pub(super) fn take(request: AdminRequest, right: &'static str) -> Result<Self, HttpError> {
         let admin = &request.admin;
         let permit = Arc::clone(&admin.watchers).try_acquire_owned();
         let permit = permit.map_err(|_| {
@@ -132,7 +135,7 @@ impl Watcher {
 
     /// What comes next, unless its user may not see it any more: then the stream ends
     /// with a word that says so.
-    async fn next<T>(&mut self, next: impl Future<Output = T>) -> Result<T, Told> {
+    pub(super) async fn next<T>(&mut self, next: impl Future<Output = T>) -> Result<T, Told> {
         let mut next = pin!(next);
         loop {
             let came = tokio::select! {
@@ -167,9 +170,9 @@ impl Watcher {
     }
 }
 
-type Told = Result<Event, Infallible>;
+pub(super) type Told = Result<Event, Infallible>;
 
-fn event(kind: &str, id: Option<u64>, body: &Value) -> Told {
+pub(super) fn event(kind: &str, id: Option<u64>, body: &Value) -> Told {
     let event = Event::default().event(kind).data(body.to_string());
     Ok(match id {
         Some(id) => event.id(id.to_string()),
@@ -177,7 +180,9 @@ fn event(kind: &str, id: Option<u64>, body: &Value) -> Told {
     })
 }
 
-fn served(events: impl Stream<Item = Told> + Send + 'static) -> axum::response::Response {
+pub(super) fn served(
+    events: impl Stream<Item = Told> + Send + 'static,
+) -> axum::response::Response {
     let alive = KeepAlive::new().interval(QUIET_MAX);
     Sse::new(events).keep_alive(alive).into_response()
 }
@@ -188,7 +193,7 @@ pub(super) async fn history(request: AdminRequest) -> Answer {
     let Some(wanted) = request.query.find("series") else {
         let mut names = history.names();
         names.retain(|name| sees_series(&request, name));
-        return ok(&json!({ "names": names, "series": {}, "step_ms": step_ms(&request) }));
+        return ok(&json!({ "names": names, "series": {}, "step_ms": step_ms(&request, FINE) }));
     };
     let span = read_span(request.query.find("span").unwrap_or("10m"));
     let span = span.map_err(|why| HttpError::wrong(format!("span: {why}.")))?;
@@ -202,7 +207,7 @@ pub(super) async fn history(request: AdminRequest) -> Answer {
         let pairs = values.into_iter().map(|(at, value)| json!([at, value]));
         series.insert(name.into(), pairs.collect());
     }
-    ok(&json!({ "names": [], "series": series, "step_ms": step_ms(&request) }))
+    ok(&json!({ "names": [], "series": series, "step_ms": step_ms(&request, span) }))
 }
 
 /// Whether one may know the name in `pool.pg-1.held`.
@@ -212,6 +217,6 @@ fn sees_series(request: &AdminRequest, series: &str) -> bool {
     named.is_none_or(|(kind, name)| request.viewer().sees(kind, name))
 }
 
-fn step_ms(request: &AdminRequest) -> u64 {
-    request.admin.history.step().as_millis() as u64
+fn step_ms(request: &AdminRequest, span: Duration) -> u64 {
+    request.admin.history.step(span).as_millis() as u64
 }

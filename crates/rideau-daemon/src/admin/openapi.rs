@@ -86,7 +86,7 @@ const TAGS: [(&str, &str, &[&str]); 10] = [
         "looking",
         "What happens, and why",
         &[
-            "state", "drops", "limits", "explain", "stream", "events", "history",
+            "state", "drops", "limits", "explain", "stream", "events", "history", "page", "watch",
         ],
     ),
     ("config", "What the server was told", &["config"]),
@@ -116,7 +116,7 @@ fn id(route: &Route) -> String {
     let is_api = route.path.starts_with("/api/v1/");
     let parts = parts(route);
     match (route.method, parts.as_slice()) {
-        (Method::Get, []) => "getPage".into(),
+        (Method::Get, []) => "getDashboard".into(),
         (Method::Get, ["explain"]) => "explain".into(),
         (Method::Get, [all]) if is_api && !is_one && all.ends_with('s') => {
             format!("list{}", capital(all))
@@ -205,6 +205,11 @@ fn responses(route: &Route) -> Value {
 fn response(shape: &str) -> Value {
     let (kind, schema) = content(shape);
     let mut content = json!({ kind: { "schema": schema } });
+    if shape == "file" {
+        for kind in ["text/javascript", "image/svg+xml", "text/plain"] {
+            content[kind] = content["text/css"].clone();
+        }
+    }
     if shape == "metrics" {
         // By the header Accept.
         content["application/openmetrics-text"] = content[kind].clone();
@@ -217,7 +222,7 @@ fn content(shape: &str) -> (&'static str, Value) {
     let text = json!({ "type": "string" });
     match shape {
         "html" => ("text/html", text),
-        "css" => ("text/css", text),
+        "file" => ("text/css", text),
         "text" | "metrics" => ("text/plain", text),
         "sse" => ("text/event-stream", text),
         "toml" => ("application/toml", text),

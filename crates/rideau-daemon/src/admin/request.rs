@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use axum::http::StatusCode;
+use axum::http::{HeaderMap, StatusCode};
 use rideau_config::User;
 use rideau_config::label::Label;
 use serde::de::DeserializeOwned;
@@ -35,6 +35,10 @@ pub(super) struct AdminRequest {
     pub(super) session: Option<String>,
     /// The kinds of answers that it would like.
     pub(super) accept: String,
+    /// All its headers.
+    pub(super) headers: HeaderMap,
+    /// It came within TLS.
+    pub(super) is_tls: bool,
     pub(super) body: Input,
 }
 

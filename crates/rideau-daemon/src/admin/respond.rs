@@ -18,7 +18,7 @@ use super::auth::{self, Identity};
 use super::query::Query;
 use super::request::AdminRequest;
 use super::route::{Needs, Route};
-use super::{Admin, BODY_WITHIN};
+use super::{Admin, BODY_WITHIN, Entrance};
 use crate::redis::input::{Input, NoRoom};
 
 /// Answer a request of a route.
@@ -29,6 +29,9 @@ pub(super) async fn answer(
     parts: Parts,
     body: Body,
 ) -> Response {
+    // A browser would ask for a password itself; a page that asks does not want that.
+    let fetched = parts.headers.get("sec-fetch-dest");
+    let is_script = fetched.is_some_and(|what| what == "empty");
     let answer = panics::contain_async(async {
         let request = enter(admin, route, names, parts, body).await?;
         let (admin, user) = (Arc::clone(&request.admin), request.user.clone());
@@ -46,7 +49,11 @@ pub(super) async fn answer(
         let status = StatusCode::INTERNAL_SERVER_ERROR;
         Err(HttpError::new(status, "ERR", format!("{panicked}.")))
     });
-    answer.unwrap_or_else(IntoResponse::into_response)
+    let mut answer = answer.unwrap_or_else(IntoResponse::into_response);
+    if is_script {
+        answer.headers_mut().remove(header::WWW_AUTHENTICATE);
+    }
+    answer
 }
 
 async fn enter(
@@ -85,6 +92,11 @@ async fn enter(
         password,
         generation,
         admin,
+        is_tls: parts
+            .extensions
+            .get::<Entrance>()
+            .is_some_and(|entrance| entrance.is_tls),
+        headers: parts.headers,
     };
     // The password check and the body have taken their time.
     if route.needs != Needs::Nothing && follow(&mut request, route)? {

@@ -14,8 +14,8 @@ use super::route::Method::{Delete, Get, Post};
 use super::route::Needs::{Action, Nothing, Right, Session, User};
 use super::route::{Route, about};
 use super::{
-    Admin, actions, apps, asks, auth, config, explain, grants, health, live, openapi, respond,
-    shown, status, values,
+    Admin, actions, apps, asks, assets, auth, config, dashboard, explain, grants, health, live,
+    openapi, respond, shown, values, web_logins,
 };
 
 /// Routes of the tests, which panic.
@@ -33,10 +33,15 @@ static PLANTED: &[Route] = &[];
 /// Every route.
 #[rustfmt::skip]
 pub(super) static ALL: &[Route] = &[
-    about(Get, "/", Right("show"), "A page for people; with the operator's token, all of it",
-        "?token", "200:html", |request| Box::pin(status::page(request))),
-    about(Get, "/assets/status.css", Nothing, "The style sheet of that page",
-        "", "200:css", |request| Box::pin(status::style(request))),
+    about(Get, "/", Nothing, "The dashboard; it logs in with the token in its address",
+        "?token", "200:html", |request| Box::pin(assets::index(request))),
+    about(Get, "/assets/{*file}", Nothing, "A file of the dashboard",
+        "", "200:file 404:Error", |request| Box::pin(assets::file(request))),
+    about(Post, "/login", User,
+        "Log a browser in: the answer has a cookie, and the Rideau-Csrf that goes with it",
+        "", "200:WebLogin", |request| Box::pin(web_logins::begin(request))),
+    about(Post, "/logout", User, "Log it out",
+        "", "200:Ok", |request| Box::pin(web_logins::end(request))),
     about(Get, "/healthz", Nothing, "Whether the server is alive",
         "", "200:text", |request| Box::pin(health::alive(request))),
     about(Get, "/readyz", Nothing, "Whether the server takes new clients; the word says why not",
@@ -45,6 +50,14 @@ pub(super) static ALL: &[Route] = &[
         "", "200:metrics", |request| Box::pin(health::metrics(request))),
     about(Get, "/api/openapi.json", User, "This document",
         "", "200:Any", |request| Box::pin(openapi::show(request))),
+
+    about(Get, "/api/v1/page/{*page}", Right("show"), "A page of the dashboard, as blocks",
+        "?find ?sort ?only ?from ?count ?span", "200:Page 404:Error",
+        |request| Box::pin(dashboard::page(request))),
+    about(Get, "/api/v1/watch/{*page}", Right("show"),
+        "The same page again and again, once a second",
+        "?find ?sort ?only ?from ?count", "200:sse 404:Error 503:Error",
+        |request| Box::pin(dashboard::watch(request))),
 
     about(Get, "/api/v1/state", Right("show"), "The whole server in a few numbers",
         "", "200:State", |request| Box::pin(shown::state(request))),
@@ -138,6 +151,12 @@ pub(super) static ALL: &[Route] = &[
         "toml", "200:Plan 422:Verdict", |request| Box::pin(config::plan(request))),
     about(Post, "/api/v1/config/apply", Action("config"), "Apply a config",
         "toml", "200:Plan 422:Verdict", |request| Box::pin(config::apply(request))),
+    about(Post, "/api/v1/config/preview", Action("config"),
+        "What a change of some keys would do; path = value in each line",
+        "toml", "200:Plan 422:Any", |request| Box::pin(config::plan_keys(request))),
+    about(Post, "/api/v1/config/set", Action("config"),
+        "Change some keys; path = value in each line",
+        "toml", "200:Plan 422:Any", |request| Box::pin(config::apply_keys(request))),
     about(Post, "/api/v1/config/rollback", Action("config"), "Go back to an earlier config",
         "Rollback", "200:Plan 422:Error", |request| Box::pin(config::rollback(request))),
     about(Get, "/api/v1/config/history", Right("config"), "The configs that were applied, newest \

@@ -14,6 +14,8 @@ const ALL: &[(&str, &str)] = &[
     ("Any", ""),
     ("Error", "error:string code:string"),
     ("Ok", "outcome:string"),
+    ("WebLogin", "user:string key:string"),
+    ("Page", "path:string title:string blocks:[any] frame:any"),
     ("State", "name:string version:string up_ms:integer is_draining:boolean clients:integer \
         sessions:integer waiting:integer keys:integer commands:integer refusals:integer \
         config_changes:integer pools:[Pool] brokers:[Broker] regulators:[Regulator] \

@@ -1,7 +1,7 @@
 //! Every number of a thing, described once: its name, its type, on which surfaces it is, where
 //! its value comes from, and one sentence.
 //!
-//! `SHOW`, `INFO`, the status page, JSON, the OpenAPI document, metrics, the history, the tables
+//! `SHOW`, `INFO`, the dashboard, JSON, the OpenAPI document, metrics, the history, the tables
 //! in docs and those of the command line are made from these descriptions. What only one of them
 //! needs, such as colours and widths, is there. Names are written as they are on the wire, with
 //! their unit, so that a search finds the row; metrics have a unit of their own.
@@ -186,7 +186,7 @@ pub(crate) enum Value<'a> {
 pub(crate) enum Surface {
     /// A column of `SHOW`, and whether there is room for it elsewhere.
     Show {
-        /// It is on the status page.
+        /// It is in the tables of the dashboard.
         is_on_page: bool,
         /// It is in the overview of the command line.
         is_in_overview: bool,
@@ -220,7 +220,7 @@ pub(crate) struct On {
 impl On {
     /// A column of `SHOW`, no more.
     pub(crate) const SHOW: Self = Self::show(false, false);
-    /// A column that is on the status page, too.
+    /// A column that is in the tables of the dashboard, too.
     pub(crate) const PAGE: Self = Self::show(true, false);
     /// A column that is in the overview of the command line, too.
     pub(crate) const BRIEF: Self = Self::show(false, true);
@@ -518,7 +518,9 @@ mod tests {
                     "it is no number"
                 }
                 Surface::Gauge | Surface::Counter if has_star != is_many => "it has a star or none",
-                Surface::History if !is(&[Type::Count, Type::Span, Type::Spans]) => "no series",
+                Surface::History if !is(&[Type::Count, Type::Span, Type::Spans, Type::Size]) => {
+                    "no series"
+                }
                 Surface::Rate if fact.is != Type::Count => "it does not grow",
                 _ => continue,
             };

@@ -4,36 +4,35 @@
 //! Samples are taken once, however many watch. Counters become rates, and waits
 //! become quantiles of those that ended within the step.
 
+mod heat;
 mod reader;
+mod rings;
 
 use std::borrow::Cow;
-use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use parking_lot::Mutex;
+use rideau_process::panics;
 use serde_json::{Map, Value, json};
 use tokio::sync::watch;
 use tokio::time::MissedTickBehavior;
 
 use crate::state::daemon::Daemon;
 use crate::state::viewer::Viewer;
+use heat::Heats;
 use reader::Reader;
+use rings::{Reach, Rings};
+
+pub(crate) use heat::{BOUNDS_US, Column};
+pub(crate) use rings::HistoryUse;
 
 /// The last samples of a server.
 pub(crate) struct History {
     step: Duration,
-    /// This many samples are remembered.
-    most: usize,
-    series: Mutex<Series>,
+    rings: Mutex<Rings>,
+    heats: Mutex<Heats>,
     newest: watch::Sender<Arc<Sample>>,
-}
-
-/// Every series has a value for each of `at`, unless it is younger.
-#[derive(Default)]
-struct Series {
-    at: VecDeque<u64>,
-    values: BTreeMap<String, VecDeque<f32>>,
 }
 
 /// All numbers of one moment.
@@ -48,23 +47,31 @@ pub(crate) struct Sample {
 /// The numbers of one thing.
 #[derive(Clone, Debug)]
 pub(crate) struct HistoryRow {
-    /// The kind: `server`, `pool`, `broker`, `regulator`, `lock` or `app`.
+    /// The kind: `server`, `pool`, `broker`, `regulator`, `lock`, `range` or `app`.
     pub kind: &'static str,
     /// Its name; the server has none.
     pub name: String,
     /// Its numbers by name; what is not known is NaN.
     pub values: Vec<(Cow<'static, str>, f64)>,
+    /// One word for how it is, if it has one.
+    pub state: Option<String>,
+    /// How long the waits were that ended since the last sample.
+    pub waits: Option<Box<Column>>,
 }
 
 impl History {
     /// One that remembers what the config says.
     pub(crate) fn new(daemon: &Daemon) -> Self {
-        let fine = daemon.config.load().server.history.fine;
-        let most = fine.span.as_nanos() / fine.step.as_nanos().max(1);
+        let config = daemon.config.load();
+        let (fine, coarse) = (config.server.history.fine, config.server.history.coarse);
+        let reaches = (
+            Reach::new(fine.span, fine.step),
+            Reach::new(coarse.span, coarse.step),
+        );
         Self {
             step: fine.step,
-            most: most as usize,
-            series: Mutex::default(),
+            rings: Mutex::new(Rings::new(reaches.0, reaches.1)),
+            heats: Mutex::new(Heats::new(fine.span, fine.step)),
             newest: watch::channel(Arc::default()).0,
         }
     }
@@ -76,7 +83,18 @@ impl History {
         let mut reader = Reader::new(Instant::now());
         loop {
             ticks.tick().await;
-            let rows = reader.read(&daemon, Instant::now());
+            // Of many things this takes a while: requests are answered meanwhile.
+            let of = Arc::clone(&daemon);
+            let read = panics::away(move || {
+                let rows = reader.read(&of, Instant::now());
+                (reader, rows)
+            });
+            let Ok((after, rows)) = read.await else {
+                // It panicked, and what it remembered may be wrong.
+                reader = Reader::new(Instant::now());
+                continue;
+            };
+            reader = after;
             self.add(Sample {
                 at_ms: now_ms(),
                 rows,
@@ -85,9 +103,23 @@ impl History {
     }
 
     fn add(&self, sample: Sample) {
-        let mut series = self.series.lock();
-        series.add(&sample, self.most);
-        drop(series);
+        let mut rings = self.rings.lock();
+        rings.begin(sample.at_ms);
+        for row in &sample.rows {
+            for (of, value) in &row.values {
+                rings.add(row.series(of), *value as f32);
+            }
+        }
+        rings.end();
+        drop(rings);
+        let mut heats = self.heats.lock();
+        for row in &sample.rows {
+            if let Some(waits) = &row.waits {
+                heats.add(&row.series("wait"), waits);
+            }
+        }
+        heats.end();
+        drop(heats);
         self.newest.send_replace(Arc::new(sample));
     }
 
@@ -96,52 +128,37 @@ impl History {
         self.newest.subscribe()
     }
 
-    /// How far samples are apart.
-    pub(crate) const fn step(&self) -> Duration {
-        self.step
+    /// The newest sample.
+    pub(crate) fn newest(&self) -> Arc<Sample> {
+        Arc::clone(&self.newest.borrow())
+    }
+
+    /// How far samples of so long are apart.
+    pub(crate) fn step(&self, span: Duration) -> Duration {
+        self.rings.lock().step(span)
     }
 
     /// The names of all series, such as `pool.pg-1.held`.
     pub(crate) fn names(&self) -> Vec<String> {
-        self.series.lock().values.keys().cloned().collect()
+        self.rings.lock().names()
     }
 
     /// The values of a series over the last `span`, the oldest first: when, and
     /// what. None if there is no such series.
     pub(crate) fn values(&self, name: &str, span: Duration) -> Option<Vec<(u64, f32)>> {
-        let series = self.series.lock();
-        let values = series.values.get(name)?;
-        let since = now_ms().saturating_sub(span.as_millis() as u64);
-        let ats = series.at.iter().rev().zip(values.iter().rev());
-        let mut found: Vec<_> = ats
-            .take_while(|(at, _)| **at >= since)
-            .map(|(at, value)| (*at, *value))
-            .collect();
-        found.reverse();
-        Some(found)
+        self.rings.lock().values(name, span, now_ms())
     }
-}
 
-impl Series {
-    fn add(&mut self, sample: &Sample, most: usize) {
-        self.at.push_back(sample.at_ms);
-        let mut seen = std::collections::HashSet::new();
-        for row in &sample.rows {
-            for (of, value) in &row.values {
-                let name = row.series(of);
-                let values = self.values.entry(name.clone()).or_default();
-                values.push_back(*value as f32);
-                if values.len() > most {
-                    values.pop_front();
-                }
-                seen.insert(name);
-            }
-        }
-        // What has gone is forgotten: its name may come again as another.
-        self.values.retain(|name, _| seen.contains(name));
-        if self.at.len() > most {
-            self.at.pop_front();
-        }
+    /// How long the waits of a thing were: columns, the oldest first, and how long each is.
+    pub(crate) fn heat(&self, kind: &str, name: &str) -> (Vec<Column>, Duration) {
+        let heats = self.heats.lock();
+        let columns = heats.columns(&format!("{kind}.{name}.wait"));
+        (columns, self.step * heats.each())
+    }
+
+    /// How much is kept, and in how much memory.
+    pub(crate) fn kept(&self) -> HistoryUse {
+        self.rings.lock().kept()
     }
 }
 
@@ -166,7 +183,15 @@ impl Sample {
     pub(crate) fn json(&self, viewer: Viewer<'_>) -> Value {
         let mut all = Map::new();
         all.insert("at_ms".into(), json!(self.at_ms));
-        for kind in ["server", "pool", "broker", "regulator", "lock", "app"] {
+        for kind in [
+            "server",
+            "pool",
+            "broker",
+            "regulator",
+            "lock",
+            "range",
+            "app",
+        ] {
             all.insert(kind.into(), Value::Object(Map::new()));
         }
         let seen = self.rows.iter();
@@ -195,24 +220,13 @@ mod tests {
             kind: "pool",
             name: name.into(),
             values: vec![("held".into(), held), ("wait_p99_us".into(), f64::NAN)],
+            state: None,
+            waits: None,
         };
         Sample {
             at_ms,
             rows: vec![row],
         }
-    }
-
-    #[test]
-    fn old_samples_and_things_that_went_are_forgotten() {
-        let mut series = Series::default();
-        for at in 0..5 {
-            series.add(&sample(at, "pg", at as f64), 3);
-        }
-        assert_eq!(series.at, [2, 3, 4]);
-        assert_eq!(series.values["pool.pg.held"], [2.0, 3.0, 4.0]);
-        series.add(&sample(5, "other", 9.0), 3);
-        assert!(!series.values.contains_key("pool.pg.held"));
-        assert_eq!(series.values["pool.other.held"], [9.0]);
     }
 
     #[test]

@@ -27,7 +27,7 @@ pub(crate) struct Serve {
     /// Listen at this address, instead of those of the config; may be given several times
     #[arg(long, value_name = "ADDRESS")]
     listen: Vec<String>,
-    /// The address of the status page, the metrics and the API; `none` turns them off
+    /// The address of the dashboard, the metrics and the API; `none` turns them off
     #[arg(long, value_name = "ADDRESS")]
     admin: Option<String>,
     /// Set a key of the config to another value, as pool.pg-1.max=20

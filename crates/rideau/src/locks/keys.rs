@@ -193,13 +193,18 @@ impl<K: Key> Keys<K> {
     /// The keys of which units are held, and how many.
     pub(super) fn all_held(&self) -> Vec<(K, u64)> {
         let mut all = Vec::new();
+        self.each_held(|key, held| all.push((key.clone(), held)));
+        all
+    }
+
+    /// The same, one after the other.
+    pub(super) fn each_held(&self, mut look: impl FnMut(&K, u64)) {
         self.map.each(|entry| {
             let held = self.held_of(entry);
             if held > 0 {
-                all.push((entry.key().clone(), held));
+                look(entry.key(), held);
             }
         });
-        all
     }
 
     /// Milliseconds since the start.

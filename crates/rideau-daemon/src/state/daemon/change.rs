@@ -120,14 +120,30 @@ impl Daemon {
     /// If something is wrong with one; then nothing has changed.
     pub fn set(self: &Arc<Self>, values: &[(String, String)], by: &str) -> Result<Plan, Unchanged> {
         self.change(&Way::with_ours("set", by), |inner| {
-            let mut changed = inner.newest().text.to_string();
-            let config = self.config.load();
-            for (path, value) in values {
-                text::find(&config, path).map_err(Unchanged::Path)?;
-                changed = text::set(&changed, path, value).map_err(Unchanged::Path)?;
-            }
-            Ok(changed)
+            self.with_values(&inner.newest().text, values)
         })
+    }
+
+    /// The plan for a change of some values.
+    ///
+    /// # Errors
+    ///
+    /// If something is wrong with one.
+    pub fn plan_set(&self, values: &[(String, String)]) -> Result<Plan, Unchanged> {
+        let now = Arc::clone(&self.settings.inner.lock().newest().text);
+        let changed = self.with_values(&now, values)?;
+        self.plan(&changed)
+    }
+
+    /// A text with some values changed.
+    fn with_values(&self, now: &str, values: &[(String, String)]) -> Result<String, Unchanged> {
+        let mut changed = now.to_owned();
+        let config = self.config.load();
+        for (path, value) in values {
+            text::find(&config, path).map_err(Unchanged::Path)?;
+            changed = text::set(&changed, path, value).map_err(Unchanged::Path)?;
+        }
+        Ok(changed)
     }
 
     /// Add a pool whose keys stand in a text.

@@ -147,6 +147,12 @@ impl Daemon {
         all
     }
 
+    /// The same, one after the other, for a caller that keeps few of many.
+    pub(crate) fn each_lock_held(&self, mut look: impl FnMut(&[u8], u64)) {
+        self.locks.each_held(|key, held| look(key, held));
+        self.each_shared(|locks| locks.each_held(|key, held| look(key, held)));
+    }
+
     /// How many keys are known.
     pub(crate) fn lock_keys(&self) -> usize {
         let mut count = self.locks.len();
@@ -206,19 +212,24 @@ impl Daemon {
         looks_at_queues: bool,
     ) -> Vec<LockCount> {
         let mut counts = vec![LockCount::default(); rules.len()];
-        for (key, held) in self.all_locks_held() {
-            let Some(at) = rules.iter().position(|place| place.rule.fits(&key)) else {
-                continue;
+        let mut count = |key: &[u8], held: u64, waiting: usize| {
+            let Some(at) = rules.iter().position(|place| place.rule.fits(key)) else {
+                return;
             };
             let (rule, count) = (&rules[at].rule, &mut counts[at]);
             count.keys += 1;
             count.held += held;
-            if looks_at_queues {
-                count.waiting += self.lock_count(&key).1;
-            }
+            count.waiting += waiting;
             if let Buckets::Fixed(buckets) = rule.buckets {
                 count.full += usize::from(held >= rule.per.saturating_mul(buckets));
             }
+        };
+        if looks_at_queues {
+            for (key, held) in self.all_locks_held() {
+                count(&key, held, self.lock_count(&key).1);
+            }
+        } else {
+            self.each_lock_held(|key, held| count(key, held, 0));
         }
         counts
     }

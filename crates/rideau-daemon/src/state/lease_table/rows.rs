@@ -1,6 +1,7 @@
 //! Leases and pending asks as rows, to be shown or found.
 
 use std::cmp::Reverse;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -94,6 +95,49 @@ impl LeaseTable {
         rows
     }
 
+    /// The oldest rows that are wanted behind the one with this key, and how many of the wanted
+    /// there are in all. Only rows that may be among them are made, unless it takes a row to
+    /// tell which are wanted.
+    pub(crate) fn oldest(
+        &self,
+        from: u128,
+        most: usize,
+        wanted: Option<&dyn Fn(&LeaseRow) -> bool>,
+    ) -> (Vec<LeaseRow>, usize) {
+        let now = self.now();
+        let mut first: BTreeMap<u128, LeaseRow> = BTreeMap::new();
+        let mut total = 0;
+        self.each_slot(|shard, shard_at, at| {
+            let slot = &shard.slots[at];
+            if !slot.is_shown() {
+                return;
+            }
+            let place = shard.ticket(shard_at, at).place;
+            let key = u128::from(slot.since) << 32 | u128::from(place);
+            let last = first.last_key_value().map(|(last, _)| *last);
+            let fits = first.len() < most || last.is_some_and(|last| key < last);
+            let is_first = key > from && fits;
+            if wanted.is_none() && !is_first {
+                total += 1;
+                return;
+            }
+            let Some(row) = shard.row(shard_at, at, now) else {
+                return;
+            };
+            if wanted.is_some_and(|wanted| !wanted(&row)) {
+                return;
+            }
+            total += 1;
+            if is_first && most > 0 {
+                first.insert(key, row);
+                if first.len() > most {
+                    first.pop_last();
+                }
+            }
+        });
+        (first.into_values().collect(), total)
+    }
+
     /// Look at every place of every shard. Others have their turn between slices, so what
     /// comes and goes meanwhile is seen or not.
     fn each_slot(&self, mut look: impl FnMut(&Shard, u32, u32)) {
@@ -177,6 +221,19 @@ impl LeaseTable {
             }
         });
         rows
+    }
+}
+
+impl Slot {
+    /// It has something that is held or waited for.
+    const fn is_shown(&self) -> bool {
+        let is_there = match &self.thing {
+            LeaseEntry::Held(_) | LeaseEntry::Answered(..) => true,
+            // There is nothing to wait for any more.
+            LeaseEntry::Asked(_) => !self.is_refused,
+            LeaseEntry::None => false,
+        };
+        is_there && self.secret != 0
     }
 }
 

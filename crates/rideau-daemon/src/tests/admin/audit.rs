@@ -7,7 +7,11 @@ use std::sync::atomic::Ordering;
 use crate::tests::admin::web::{CONFIG, Server};
 
 /// Actions that change nothing.
-const READS: &[&str] = &["/api/v1/config/check", "/api/v1/config/plan"];
+const READS: &[&str] = &[
+    "/api/v1/config/check",
+    "/api/v1/config/plan",
+    "/api/v1/config/preview",
+];
 
 /// Every action of the document.
 async fn actions(server: &Server) -> BTreeSet<String> {
@@ -112,6 +116,7 @@ async fn every_change_says_who_made_it() {
             "{\"max\": 1}",
         ),
         ("config", "/api/v1/config/apply", "", more.as_str()),
+        ("config", "/api/v1/config/set", "", "pool.pg.max = 1"),
         ("config", "/api/v1/config/rollback", "", "{}"),
         ("client", "/api/v1/grants/{ticket}/revoke", ticket, ""),
         ("client", "/api/v1/clients/{id}/kill", client.as_str(), ""),
@@ -148,7 +153,7 @@ async fn every_denial_of_a_stranger_is_told() {
 async fn a_wrong_token_is_a_failed_login() {
     for (head, header) in [
         ("GET /api/v1/state", "Authorization: Bearer wrong"),
-        ("GET /?token=wrong", "X-Nothing: none"),
+        ("POST /login", "Authorization: Bearer wrong"),
         // There are no users, so it can be nothing but a token.
         ("GET /api/v1/state", "Authorization: Basic YTpi"),
     ] {

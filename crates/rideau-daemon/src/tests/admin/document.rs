@@ -104,6 +104,7 @@ fn documented(document: &Value) -> impl Iterator<Item = String> + '_ {
 async fn calls(server: &Server) -> Vec<Call> {
     let mut all = looks();
     all.extend(actions(server).await);
+    all.extend(changes(server));
     all.extend(asks(server).await);
     all.extend(leases(server).await);
     all.extend(values(server).await);
@@ -115,7 +116,6 @@ fn looks() -> Vec<Call> {
     let get = |path, used: &str, status| call("GET", path, used, "", status);
     let plain = [
         "/",
-        "/assets/status.css",
         "/healthz",
         "/readyz",
         "/metrics",
@@ -143,7 +143,16 @@ fn looks() -> Vec<Call> {
     let pool = "/api/v1/pools/{name}";
     let broker = "/api/v1/brokers/{name}";
     let explain = "/api/v1/explain/{id}";
+    let (file, page) = ("/assets/{file}", "/api/v1/page/{page}");
     all.extend([
+        get(file, "/assets/page.css", 200),
+        get(file, "/assets/app.js", 200),
+        get(file, "/assets/nothing.js", 404),
+        get(page, "/api/v1/page/overview", 200),
+        get(page, "/api/v1/page/pools/pg", 200),
+        get(page, "/api/v1/page/pools/no", 404),
+        get(page, "/api/v1/page/pools?count=0", 400),
+        get("/api/v1/watch/{page}", "/api/v1/watch/overview", 200),
         get(pool, "/api/v1/pools/pg", 200),
         get(pool, "/api/v1/pools/no", 404),
         get(broker, "/api/v1/brokers/work", 200),
@@ -213,6 +222,17 @@ async fn actions(server: &Server) -> Vec<Call> {
             422,
         ),
     ];
+    all.push(Call {
+        headers: Vec::new(),
+        ..post("/api/v1/pools/{name}/pause", &pool("pause"), "", 403)
+    });
+    all
+}
+
+/// Changes of the config, and logins of browsers.
+fn changes(server: &Server) -> Vec<Call> {
+    let post = |path, used: &str, body: &str, status| call("POST", path, used, body, status);
+    let mut all = Vec::new();
     let config = [
         ("/api/v1/config/check", CONFIG, 200),
         ("/api/v1/config/check", "x", 422),
@@ -220,12 +240,20 @@ async fn actions(server: &Server) -> Vec<Call> {
         ("/api/v1/config/plan", "x", 422),
         ("/api/v1/config/apply", CONFIG, 200),
         ("/api/v1/config/apply", "x", 422),
+        ("/api/v1/config/preview", "pool.pg.max = 2", 200),
+        ("/api/v1/config/preview", "pool.pg.max = \"x\"", 422),
+        ("/api/v1/config/preview", "pool.pg.max", 400),
+        ("/api/v1/config/set", "pool.pg.max = 2", 200),
+        ("/api/v1/config/set", "pool.nothing.max = 2", 422),
     ];
     all.extend(config.map(|(path, body, status)| post(path, path, body, status)));
+    let token = server.daemon.operator.token().unwrap();
     all.push(Call {
-        headers: Vec::new(),
-        ..post("/api/v1/pools/{name}/pause", &pool("pause"), "", 403)
+        headers: vec![format!("Authorization: Bearer {token}")],
+        ..post("/login", "/login", "", 200)
     });
+    all.push(post("/login", "/login", "", 401));
+    all.push(post("/logout", "/logout", "", 200));
     all
 }
 

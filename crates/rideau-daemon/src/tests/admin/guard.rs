@@ -45,7 +45,8 @@ async fn users_have_the_same_rights_as_over_the_redis_protocol() {
         ("GET /readyz", &[], 200),
         ("GET /api/v1/state", &[], 401),
         ("GET /metrics", &[], 401),
-        ("GET /", &[], 401),
+        ("GET /", &[], 200),
+        ("GET /api/v1/page/overview", &[], 401),
         (
             "GET /api/v1/state",
             &["Authorization: Basic b3BzOndyb25n"],
@@ -171,7 +172,13 @@ async fn no_user_sees_names_that_it_may_not_use() {
     );
     let server = Server::start(&config).await;
     for path in [
-        "/",
+        "/api/v1/page/overview",
+        "/api/v1/page/pools",
+        "/api/v1/page/brokers",
+        "/api/v1/page/locks",
+        "/api/v1/page/holders",
+        "/api/v1/page/events",
+        "/api/v1/page/refusals",
         "/api/v1/state",
         "/api/v1/pools",
         "/api/v1/brokers",
@@ -197,6 +204,9 @@ async fn no_user_sees_names_that_it_may_not_use() {
         }
     }
     for path in [
+        "/api/v1/page/pools/pg",
+        "/api/v1/page/brokers/work",
+        "/api/v1/page/explain/pg",
         "/api/v1/pools/pg",
         "/api/v1/brokers/work",
         "/api/v1/explain/pg",
@@ -206,4 +216,76 @@ async fn no_user_sees_names_that_it_may_not_use() {
         let yes = server.send(&format!("GET {path}"), &[EYES], "").await;
         assert_eq!(yes.status, 200, "{path}");
     }
+}
+
+#[tokio::test]
+async fn a_browser_needs_its_cookie_and_the_key_of_its_page() {
+    let config = with_users();
+    let server = Server::start(&config).await;
+    let login = server.send("POST /login", &[OPS], "").await;
+    assert_eq!(login.status, 200, "{login:?}");
+    let cookie = login.header("set-cookie").to_owned();
+    for part in ["HttpOnly", "SameSite=Strict", "Path=/"] {
+        assert!(cookie.contains(part), "{cookie}");
+    }
+    let cookie = format!("Cookie: other=1; {}", cookie.split(';').next().unwrap());
+    let key = format!("Rideau-Csrf: {}", login.text("key"));
+    let pause = "POST /api/v1/pools/pg/pause";
+    let cases: &[(&str, &[&str], u16)] = &[
+        ("GET /api/v1/config", &[&cookie, &key], 200),
+        (pause, &[&cookie, &key], 200),
+        // A browser sends the cookie by itself, and to every port of the host.
+        ("GET /api/v1/config", &[&cookie], 401),
+        (pause, &[&cookie, CSRF], 401),
+        ("GET /api/v1/config", &[&key], 401),
+        (pause, &[&cookie, &key, "Origin: http://evil.example"], 403),
+        // A password that is sent counts, and not the cookie.
+        ("GET /api/v1/config", &[&cookie, &key, EYES], 403),
+    ];
+    for (head, headers, status) in cases {
+        let reply = server.send(head, headers, "").await;
+        assert_eq!(reply.status, *status, "{head} {headers:?} {reply:?}");
+    }
+    let paused = &server.daemon.events.newest(9);
+    let paused = paused.iter().find(|event| event.text == "pg was paused");
+    assert_eq!(paused.unwrap().by.as_deref(), Some("ops"));
+    let by_script = [&*cookie, "Sec-Fetch-Dest: empty"];
+    let reply = server.send("GET /api/v1/config", &by_script, "").await;
+    assert_eq!(reply.header("www-authenticate"), "", "the page asks itself");
+
+    let changed = config.replace("[user.ops]", "[user.chief]");
+    server.daemon.apply(&changed, "test").unwrap();
+    let gone = server
+        .send("GET /api/v1/config", &[&cookie, &key], "")
+        .await;
+    assert_eq!(gone.status, 401, "the user is gone");
+    // The same password has another hash, so it counts as another.
+    server.daemon.apply(&with_users(), "test").unwrap();
+    let other = server
+        .send("GET /api/v1/config", &[&cookie, &key], "")
+        .await;
+    assert_eq!(other.status, 401, "its password was changed");
+    server.daemon.apply(&config, "test").unwrap();
+    let out = server.send("POST /logout", &[&cookie, &key], "").await;
+    assert_eq!(out.status, 200);
+    assert!(out.header("set-cookie").contains("Max-Age=0"), "{out:?}");
+    let after = server
+        .send("GET /api/v1/config", &[&cookie, &key], "")
+        .await;
+    assert_eq!(after.status, 401, "it has logged out");
+}
+
+#[tokio::test]
+async fn files_of_the_page_are_compressed_and_kept() {
+    let server = Server::start(CONFIG).await;
+    for path in ["/", "/assets/app.js", "/assets/uplot/LICENSE"] {
+        let plain = server.get(path).await;
+        assert_eq!(plain.status, 200, "{path}");
+        assert_eq!(plain.header("cache-control"), "no-cache");
+        let tag = format!("If-None-Match: {}", plain.header("etag"));
+        let known = server.send(&format!("GET {path}"), &[&tag], "").await;
+        assert_eq!((known.status, known.body.as_str()), (304, ""), "{path}");
+    }
+    let none = server.get("/assets/../Cargo.toml").await;
+    assert_eq!(none.status, 404);
 }

@@ -92,29 +92,142 @@ async fn a_series_can_be_read_later() {
     assert_eq!(odd.status, 400);
 }
 
+/// The blocks of a page of one type.
+fn blocks<'a>(page: &'a Value, kind: &str) -> Vec<&'a Value> {
+    let all = page["blocks"].as_array().unwrap().iter();
+    all.filter(|block| block["type"] == kind).collect()
+}
+
+/// A page, once a sample has been ranked that has this text.
+async fn page_with(server: &Server, path: &str, text: &str) -> Value {
+    let looked = async {
+        loop {
+            let page = server.get(path).await;
+            assert_eq!(page.status, 200, "{page:?}");
+            if page.body.contains(text) {
+                return page.json();
+            }
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(LONG, looked).await.unwrap()
+}
+
 #[tokio::test]
-async fn the_page_shows_what_there_is_and_runs_nothing() {
-    let server = Server::start(CONFIG).await;
+async fn the_overview_says_what_needs_a_look_and_where_it_is() {
+    let server = Server::start(&format!("{QUICK}{CONFIG}")).await;
     let mut redis = server.redis().await;
     redis.say("CLIENT SETNAME <b>bold</b>").await;
     redis.hear().await.unwrap();
-    let page = server.get("/").await;
-    assert!(page.header("content-type").starts_with("text/html"));
-    for shown in ["<td>pg</td>", "<td>work</td>", "<td>size</td>", "TAKE pg"] {
-        assert!(page.body.contains(shown), "{shown} {}", page.body);
+    let page = page_with(&server, "/api/v1/page/overview", "\"text\":\"pg\"").await;
+    let titles: Vec<_> = blocks(&page, "table")
+        .iter()
+        .map(|table| table["title"].clone())
+        .collect();
+    for wanted in [
+        "Pools",
+        "Brokers",
+        "Regulators",
+        "Apps",
+        "Ranges",
+        "Rules for locks",
+    ] {
+        assert!(titles.contains(&wanted.into()), "{wanted} of {titles:?}");
     }
-    assert!(page.body.contains("&lt;b&gt;bold"), "{}", page.body);
+    assert_eq!(blocks(&page, "alerts")[0]["rows"], serde_json::json!([]));
+    server.act("/api/v1/pools/pg/pause", "").await;
+    let page = page_with(&server, "/api/v1/page/overview", "it is paused").await;
+    let alert = &blocks(&page, "alerts")[0]["rows"][0];
+    assert_eq!(
+        (&alert["level"], &alert["link"]),
+        (&"warn".into(), &"pools/pg".into())
+    );
+    assert_eq!(page["frame"]["level"], "warn");
+    server.act("/api/v1/pools/pg/resume", "").await;
     redis.say("TAKE pg NOTE nightly").await;
     redis.hear().await.unwrap();
-    let page = server.get("/").await;
-    for shown in ["<h2>Holders</h2>", "<td>nightly</td>", "<td>running</td>"] {
-        assert!(page.body.contains(shown), "{shown} {}", page.body);
+    let page = page_with(&server, "/api/v1/page/holders", "nightly").await;
+    let table = blocks(&page, "table")[0];
+    assert_eq!(table["total"], 1);
+    assert!(
+        table["rows"][0].to_string().contains("<b>bold</b>"),
+        "text is no code: {table}"
+    );
+    let one = server.get("/api/v1/page/pools/pg").await.json();
+    let chart = blocks(&one, "chart")[0];
+    assert!(
+        !chart["past"]["at_ms"].as_array().unwrap().is_empty(),
+        "{chart}"
+    );
+    assert_eq!(blocks(&one, "heat").len(), 1);
+    assert!(
+        blocks(&one, "actions").is_empty(),
+        "the operator has not logged in"
+    );
+}
+
+#[tokio::test]
+async fn a_page_is_told_again_with_each_sample() {
+    let server = Server::start(&format!("{QUICK}{CONFIG}")).await;
+    let mut watcher = Watcher::open(&server, "/api/v1/watch/pools/pg").await;
+    let (kind, first) = watcher.next().await;
+    assert_eq!(
+        (kind.as_str(), &first["path"]),
+        ("page", &"pools/pg".into())
+    );
+    assert!(
+        blocks(&first, "chart")[0]["past"].is_null(),
+        "it has them already"
+    );
+    server.act("/api/v1/pools/pg/pause", "").await;
+    loop {
+        let (_, page) = watcher.next().await;
+        if page.to_string().contains("paused") {
+            break;
+        }
     }
-    let place = |title: &str| page.body.find(&format!("<h2>{title}</h2>"));
-    assert!(place("Events") <= place("Clients"), "{}", page.body);
-    for unwanted in ["<b>", "<script", "style=", "<style"] {
-        assert!(!page.body.contains(unwanted), "{unwanted}");
+    let mut gone = Watcher::open(&server, "/api/v1/watch/pools/nothing").await;
+    assert_eq!(gone.next().await.0, "gone");
+}
+
+#[tokio::test]
+async fn a_list_of_many_is_cut_counted_and_sorted() {
+    let mut config = QUICK.to_owned();
+    for pool in 0..120 {
+        let members: Vec<_> = (0..=pool % 7)
+            .map(|member| format!("\"{member}\""))
+            .collect();
+        config += &format!(
+            "[pool.p{pool:03}]\nmember = {{ list = [{}] }}\n",
+            members.join(",")
+        );
     }
-    let style = server.get("/assets/status.css").await;
-    assert!(style.header("content-type").starts_with("text/css"));
+    let server = Server::start(&config).await;
+    page_with(&server, "/api/v1/page/pools", "\"p000\"").await;
+    let rows = async |query: &str| {
+        let page = server
+            .get(&format!("/api/v1/page/pools?{query}"))
+            .await
+            .json();
+        let table = blocks(&page, "table")[0].clone();
+        let names = table["rows"].as_array().unwrap().iter();
+        let names: Vec<_> = names
+            .map(|row| row["cells"][0]["text"].as_str().unwrap().to_owned())
+            .collect();
+        (names, table["total"].clone())
+    };
+    let (names, total) = rows("count=3&from=2").await;
+    assert_eq!(
+        (names.join(" ").as_str(), &total),
+        ("p002 p003 p004", &120.into())
+    );
+    let (names, _) = rows("count=2&sort=-name").await;
+    assert_eq!(names, ["p119", "p118"]);
+    let (names, _) = rows("count=1&sort=-max").await;
+    assert_eq!(names, ["p006"]);
+    let (names, total) = rows("find=p01&count=2").await;
+    assert_eq!(
+        (names.join(" ").as_str(), &total),
+        ("p010 p011", &10.into())
+    );
 }

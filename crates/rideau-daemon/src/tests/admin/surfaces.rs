@@ -1,5 +1,5 @@
 //! The names that programs rely on: columns of `SHOW`, keys of JSON, properties of the OpenAPI
-//! document, metrics with their labels, series of the history, heads of the status page, columns
+//! document, metrics with their labels, series of the history, columns of the dashboard and
 //! of the command line's overview.
 //!
 //! They are compared with a stored copy, so that none changes unnoticed. `UPDATE_DOCS=1`
@@ -239,13 +239,20 @@ async fn history(server: &Server, text: &mut String) {
 }
 
 async fn heads(server: &Server, text: &mut String) {
-    let page = server.get("/").await.body;
-    for part in page.split("<h2>").skip(1) {
-        let (title, rest) = part.split_once("</h2>").unwrap();
-        let heads = rest.split("<th>").skip(1);
-        let heads: Vec<_> = heads
-            .filter_map(|head| head.split("</th>").next())
-            .collect();
-        let _ = writeln!(text, "PAGE {title}: {}", heads.join(" | "));
+    for path in [
+        "pools", "brokers", "locks", "apps", "ranges", "holders", "events", "refusals",
+    ] {
+        let page = server.get(&format!("/api/v1/page/{path}")).await.json();
+        for block in page["blocks"].as_array().unwrap() {
+            let Some(heads) = block["heads"].as_array() else {
+                continue;
+            };
+            let heads: Vec<_> = heads
+                .iter()
+                .map(|head| head["label"].as_str().unwrap())
+                .collect();
+            let title = block["title"].as_str().unwrap();
+            let _ = writeln!(text, "PAGE {title}: {}", heads.join(" | "));
+        }
     }
 }

@@ -126,11 +126,12 @@ facts! { RangeNow: "range" by "range", joined {
     base: Text, [PAGE, JSON], |it| it.stats.kind.print(it.stats.first), "Its lowest value.";
     used: Text, [BRIEF, JSON],
         |it| used(it.stats.free, it.stats.size), "How many of its values are not free.";
-    free: Size, [NARROW, JSON, GAUGE.named("values").with(&[("state", "free")])],
+    free: Size, [NARROW, JSON, HISTORY, GAUGE.named("values").with(&[("state", "free")])],
         |it| it.stats.free, "Values that can be given out.";
-    reserved: Count, [NARROW, JSON, GAUGE.named("values").with(&[("state", "reserved")])],
+    reserved: Count, [NARROW, JSON, HISTORY, GAUGE.named("values").with(&[("state", "reserved")])],
         |it| it.stats.reserved, "Values that have a holder.";
-    quarantined: Size, [NARROW, JSON, GAUGE.named("values").with(&[("state", "quarantined")])],
+    quarantined: Size, [NARROW, JSON, HISTORY,
+            GAUGE.named("values").with(&[("state", "quarantined")])],
         |it| it.stats.quarantined, "Values that may have a holder.";
     detached: Count, [SHOW, JSON, GAUGE.named("values").with(&[("state", "detached")])],
         |it| it.stats.detached, "Values that had a holder and wait for a client to decide about \
@@ -138,8 +139,8 @@ facts! { RangeNow: "range" by "range", joined {
     cooling: Count, [SHOW, JSON, GAUGE.named("values").with(&[("state", "cooling")])],
         |it| it.stats.cooling, "Values that were released a short time ago and are not given out \
             yet.";
-    size: Size, [PAGE, JSON], |it| it.stats.size, "All its values.";
-    given: Count, [SHOW, JSON],
+    size: Size, [PAGE, JSON, HISTORY], |it| it.stats.size, "All its values.";
+    given: Count, [SHOW, JSON, RATE.named("grants")],
         |it| it.stats.tiers.iter().sum::<u64>(), "How often a value was given out.";
     given: Counts, [COUNTER.named("reserves").with(&[("tier", "*"), ("outcome", "go")])],
         |it| Value::Counts(it.tiers().map(|(tier, given)| (tier.into(), given)).collect()),
@@ -148,7 +149,7 @@ facts! { RangeNow: "range" by "range", joined {
         |it| it.rate(), "Values that are given out per second, on average over the last seconds.";
     ending_1h: Count|null, [BRIEF, JSON],
         |it| it.ending, "Values that end within an hour unless they are renewed.";
-    none: Count|null, [BRIEF, JSON,
+    none: Count|null, [BRIEF, JSON, RATE.named("refusals"),
             COUNTER.named("reserves").with(&[("tier", "0"), ("outcome", "none")])],
         |it| it.none(), "Asks that found no free value.";
     hops: Columns, [HISTOGRAM.with(&[("tier", "*"), ("outcome", "go")])],

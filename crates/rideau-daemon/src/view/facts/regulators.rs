@@ -17,7 +17,7 @@ pub(crate) struct RegulatorNow {
 }
 
 impl RegulatorNow {
-    fn of(place: &Arc<NamedRegulator>) -> Self {
+    pub(crate) fn of(place: &Arc<NamedRegulator>) -> Self {
         Self {
             stats: place.regulator.stats(),
             config: place.config.load_full(),
@@ -79,7 +79,8 @@ facts! { RegulatorNow: "regulator" by "regulator", joined {
         [NARROW, JSON.named("held"), HISTORY.named("held"), GAUGE.named("workers")],
         |it| it.stats.size, "Leases that are held.";
     min: Count|null, [BRIEF], |it| bound(it.min()), "With fewer leases than this it is open.";
-    max: Count|null, [NARROW], |it| bound(it.max()), "From this many leases on it is closed.";
+    max: Count|null, [NARROW, HISTORY],
+        |it| bound(it.max()), "From this many leases on it is closed.";
     limit: Count, [GAUGE.with(&[("bound", "min")])],
         |it| it.min().unwrap_or(0), "With fewer leases than this it is open.";
     limit: Count, [GAUGE.with(&[("bound", "max")])],

@@ -7,17 +7,19 @@ use std::time::{Duration, Instant};
 use rideau::Histogram;
 
 use super::HistoryRow;
+use super::heat::{self, Column, ROWS};
 use crate::state::daemon::Daemon;
 use crate::state::viewer::Viewer;
 use crate::view::facts::{
-    AppNow, BrokerNow, Facts, PoolNow, RegulatorNow, RuleNow, Surface, Value, in_unit,
+    AppNow, BrokerNow, Facts, PoolNow, RangeNow, RegulatorNow, RuleNow, Surface, Value, in_unit,
 };
 
 /// The counters that were read last.
 pub(super) struct Reader {
     at: Instant,
     counters: HashMap<String, u64>,
-    waits: HashMap<String, Vec<(Duration, u64)>>,
+    /// How many there were of each, and how many were how long.
+    waits: HashMap<String, (u64, Vec<(Duration, u64)>)>,
     /// Seconds since the reading before.
     step: f64,
     /// Grants of all things in this reading.
@@ -52,6 +54,8 @@ impl Reader {
         rows.extend(RuleNow::all(&catalog).iter().map(|rule| self.of(rule)));
         let apps = AppNow::all(&daemon.apps, Viewer::ALL);
         rows.extend(apps.iter().map(|app| self.of(app)));
+        let ranges = RangeNow::all(daemon, false);
+        rows.extend(ranges.iter().map(|range| self.of(range)));
         rows.sort_by(|one, other| (one.kind, &one.name).cmp(&(other.kind, &other.name)));
         rows.insert(0, self.server(daemon));
         // Names come and go: now and then all begin again.
@@ -84,6 +88,8 @@ impl Reader {
                     self.rate("server.refusals", daemon.refusals.total()),
                 ),
             ],
+            state: None,
+            waits: None,
         }
     }
 
@@ -92,6 +98,7 @@ impl Reader {
         let name = one.called();
         let of = format!("{}.{name}", T::KIND.word);
         let mut values = Vec::new();
+        let mut waits = None;
         for fact in T::ALL {
             let rates = fact.about.names(|surface| surface == Surface::Rate);
             let series = fact.about.names(|surface| surface == Surface::History);
@@ -107,8 +114,11 @@ impl Reader {
                 match (fact.value)(one) {
                     Value::Count(count) => values.push((series.into(), count as f64)),
                     Value::Span(span) => values.push((series.into(), in_unit(span, series) as f64)),
+                    Value::Size(size) => values.push((series.into(), size.to_f64())),
                     Value::Spans(spans) => {
-                        let (p50, p99) = self.quantiles(&format!("{of}.{series}"), spans);
+                        let new = self.new_waits(&format!("{of}.{series}"), spans);
+                        let (p50, p99) = (quantile(&new, 0.5), quantile(&new, 0.99));
+                        waits = Some(column(&new));
                         values.push((format!("{series}_p50_us").into(), p50));
                         values.push((format!("{series}_p99_us").into(), p99));
                     }
@@ -118,8 +128,10 @@ impl Reader {
         }
         HistoryRow {
             kind: T::KIND.word,
+            state: state(one),
             name,
             values,
+            waits,
         }
     }
 
@@ -134,19 +146,40 @@ impl Reader {
         }
     }
 
-    /// The median and the 99th percentile, in microseconds, of what was counted
-    /// since the last time.
-    fn quantiles(&mut self, of: &str, waits: &Histogram) -> (f64, f64) {
+    /// What was counted since the last time.
+    fn new_waits(&mut self, of: &str, waits: &Histogram) -> Vec<(Duration, u64)> {
+        let before = self.waits.get(of);
+        if before.is_some_and(|(len, _)| *len == waits.len()) {
+            return Vec::new();
+        }
         let now: Vec<_> = waits.buckets().collect();
-        let before = self.waits.insert(of.to_owned(), now.clone());
-        let before: HashMap<_, _> = before.unwrap_or_default().into_iter().collect();
+        let before = self.waits.insert(of.to_owned(), (waits.len(), now.clone()));
+        let before: HashMap<_, _> = before.unwrap_or_default().1.into_iter().collect();
         let new = now.into_iter().map(|(upper, count)| {
             let seen = before.get(&upper).copied().unwrap_or(0);
             (upper, count.saturating_sub(seen))
         });
-        let new: Vec<_> = new.filter(|(_, count)| *count > 0).collect();
-        (quantile(&new, 0.5), quantile(&new, 0.99))
+        new.filter(|(_, count)| *count > 0).collect()
     }
+}
+
+/// One word for how a thing is, if it has one.
+fn state<T: Facts>(one: &T) -> Option<String> {
+    let fact = T::ALL.iter().find(|fact| fact.about.name == "state")?;
+    match (fact.value)(one) {
+        Value::Text(state) => Some(state.into_owned()),
+        _ => None,
+    }
+}
+
+/// Waits by the rows of a heat map.
+fn column(waits: &[(Duration, u64)]) -> Box<Column> {
+    let mut column: Box<Column> = Box::new([0; ROWS]);
+    for (upper, count) in waits {
+        let row = &mut column[heat::row(*upper)];
+        *row = row.saturating_add(u32::try_from(*count).unwrap_or(u32::MAX));
+    }
+    column
 }
 
 fn quantile(buckets: &[(Duration, u64)], part: f64) -> f64 {
@@ -180,11 +213,15 @@ mod tests {
         let mut reader = Reader::new(Instant::now());
         let mut waits = Histogram::default();
         (0..100).for_each(|_| waits.record(Duration::from_millis(500)));
-        reader.quantiles("a", &waits);
+        reader.new_waits("a", &waits);
         (0..100).for_each(|_| waits.record(Duration::from_millis(1)));
-        let (p50, p99) = reader.quantiles("a", &waits);
+        let new = reader.new_waits("a", &waits);
+        let (p50, p99) = (quantile(&new, 0.5), quantile(&new, 0.99));
         assert!((900.0..1_200.0).contains(&p50), "{p50}");
         assert!((900.0..1_200.0).contains(&p99), "{p99}");
-        assert!(reader.quantiles("a", &waits).0.is_nan(), "no ask waited");
+        let column = column(&new);
+        assert_eq!(column.iter().sum::<u32>(), 100);
+        let new = reader.new_waits("a", &waits);
+        assert!(quantile(&new, 0.5).is_nan(), "no ask waited");
     }
 }

@@ -17,7 +17,7 @@ use crate::wire::Server;
 
 /// Where clients reach the nodes, if these are free.
 const PORTS: [u16; 3] = [7433, 7443, 7453];
-/// The status page of a node is at the port behind.
+/// The dashboard of a node is at the port behind.
 const PAGE: u16 = 1;
 /// Values that the nodes share.
 pub(super) const RANGE: &str = "0-65535";
@@ -38,7 +38,7 @@ pub(super) struct DemoNode {
     pub(super) name: String,
     /// Where clients reach it.
     pub(super) port: u16,
-    /// Where its status page is.
+    /// Where its dashboard is.
     pub(super) page: u16,
     program: Program,
     state: NodeProcess,
