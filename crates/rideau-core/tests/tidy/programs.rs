@@ -73,8 +73,8 @@ const OPENING: &[&str] = &[
 const NO_COMMAND: &[&str] = &["[[", "case", "done", "esac", "fi", "for"];
 /// What only a benchmark starts, beside which it says how it is installed.
 const PEERS: &[&str] = &["passenger"];
-/// Used where `./test` has `sudo` and may use it.
-const OPTIONAL: &[&str] = &["sudo"];
+/// Used where they are there: one builds the book, and cargo installs it where a book is wanted.
+const OPTIONAL: &[&str] = &["git", "mdbook", "sudo"];
 /// Programs in tests that must not exist, or whose configs are only read.
 const NEVER_RUN: &[&str] = &[
     "closed",

@@ -586,9 +586,8 @@ async fn tell_holders(
     mut certainty: mpsc::UnboundedReceiver<(Certainty, u64)>,
 ) {
     while let Some((certainty, up_to)) = certainty.recv().await {
-        let daemon = Arc::clone(&daemon);
-        let tell = move || daemon.tell_certainty(certainty, up_to);
-        let _ = tokio::task::spawn_blocking(tell).await;
+        let told = Arc::clone(&daemon);
+        let _ = tokio::task::spawn_blocking(move || told.tell_certainty(certainty, up_to)).await;
     }
 }
 
