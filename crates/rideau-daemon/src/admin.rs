@@ -173,6 +173,10 @@ impl AdminListener {
 
     /// Serve every connection that comes, for ever.
     pub(crate) async fn serve(self, daemon: Arc<Daemon>) {
+        // Without an address there is no page to show a history on.
+        if self.0.is_empty() {
+            return;
+        }
         let history = Arc::new(History::new(&daemon));
         daemon.series.get_or_init(|| series_of(&history));
         let (samples, sampled) = (Arc::clone(&history), Arc::clone(&daemon));
