@@ -10,6 +10,7 @@
 mod access;
 mod access_log;
 mod acme;
+mod acme_hosts;
 mod app;
 mod broker;
 mod certificate;

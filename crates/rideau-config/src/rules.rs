@@ -232,6 +232,8 @@ fn check_certificates(notes: &Notes<'_>, sections: &Sections<'_>, config: &Confi
 fn check_acme_hosts(notes: &Notes<'_>, front: &Section<'_>, config: &Config) {
     let hosts = config.acme_hosts(|_| false);
     let at = front.key_at("acme");
+    // What else is wrong with the section is said already.
+    let is_blamed = front.is_blamed("acme");
     // What those with a star lack is said where they stand.
     let is_without_proof =
         |host: &AcmeHost| host.challenges.is_empty() && !host.name.starts_with("*.");
@@ -242,7 +244,7 @@ fn check_acme_hosts(notes: &Notes<'_>, front: &Section<'_>, config: &Config) {
             "[front.acme] has no host to order a certificate for",
             hint,
         );
-    } else if hosts.iter().all(is_without_proof) {
+    } else if hosts.iter().all(is_without_proof) && !is_blamed {
         let hint =
             "write listen = [\"0.0.0.0:80\"] or tls_listen = [\"0.0.0.0:443\"] under [front]";
         notes.error(

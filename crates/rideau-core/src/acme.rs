@@ -145,7 +145,7 @@ pub struct Acme {
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Work {
-    /// This challenge is looked at; of those of the host, so many were before.
+    /// This challenge is looked at; of those of the host, this many were before.
     Check(AcmeChallenge, usize),
     Order(AcmeChallenge),
 }
@@ -535,7 +535,7 @@ impl Machine for Acme {
 }
 
 impl Host {
-    /// The challenge that is next, after so many others. One that failed is followed by the
+    /// The challenge that is next, after this many others. One that failed is followed by the
     /// next.
     fn challenge(&self, after: usize) -> AcmeChallenge {
         let at = self.failures as usize + after;

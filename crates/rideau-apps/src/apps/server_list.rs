@@ -17,16 +17,16 @@ use crate::upstream::TlsTowardServers;
 /// The servers of an upstream.
 #[derive(Default)]
 pub(crate) struct AppServers {
-    pub(super) known: Mutex<Known>,
+    pub(super) known: Mutex<KnownServers>,
     pub(super) changed: Notify,
     pub(super) down: Notify,
 }
 
 /// What is known of them.
 #[derive(Default)]
-pub(super) struct Known {
+pub(super) struct KnownServers {
     /// Those that the machine has.
-    pub(super) servers: Vec<(Server, ProcessId)>,
+    pub(super) servers: Vec<(UpstreamServer, ProcessId)>,
     /// The last addresses of each name.
     pub(super) addresses: BTreeMap<ServerPlace, Vec<SocketAddr>>,
     /// Names whose last lookup failed.
@@ -36,15 +36,15 @@ pub(super) struct Known {
 
 /// A server, and how it is spoken to. If any of it is another, it is another server.
 #[derive(Clone, PartialEq, Debug)]
-pub(super) struct Server {
+pub(super) struct UpstreamServer {
     pub(super) place: ServerPlace,
     pub(super) address: Address,
-    pub(super) manner: Manner,
+    pub(super) manner: ServerManner,
 }
 
 /// How servers are spoken to.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) struct Manner {
+pub(super) struct ServerManner {
     /// The name within TLS, and how that is spoken, if it is.
     pub(super) tls: Option<(TlsIdentity, Option<String>)>,
     pub(super) connect_within: Duration,
@@ -63,7 +63,7 @@ impl AppServers {
     }
 }
 
-impl Known {
+impl KnownServers {
     pub(super) fn addresses_of(&self, place: &ServerPlace) -> Vec<Address> {
         match place {
             ServerPlace::Address(address) => vec![Address::Port(*address)],
@@ -76,7 +76,7 @@ impl Known {
     }
 }
 
-impl Manner {
+impl ServerManner {
     pub(super) fn new(spec: &UpstreamServers, http: &Http) -> Self {
         let tls = spec.tls.as_ref().map(|tls| {
             let identity = TlsIdentity {

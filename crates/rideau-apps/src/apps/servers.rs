@@ -18,7 +18,7 @@ use super::app::App;
 use super::look_up::look_up;
 use super::process_task::{IDLE_MAX, ProcessSlot};
 use super::running::{Origin, Running};
-use super::server_list::{AppServers, Manner, Server};
+use super::server_list::{AppServers, ServerManner, UpstreamServer};
 use super::server_task;
 use crate::upstream::{Connections, KeepAlive, ServerTls, TlsTowardServers};
 
@@ -64,7 +64,7 @@ pub(super) async fn keep(apps: Weak<Inner>, app: Weak<App>) {
 async fn round(apps: &Weak<Inner>, app: &Arc<App>, servers: &AppServers) -> Option<Duration> {
     let config = app.config.load_full();
     let spec = config.servers.as_ref()?;
-    let manner = Manner::new(spec, &config.http);
+    let manner = ServerManner::new(spec, &config.http);
     servers.refresh_tls(apps, app, &manner).await;
     // Those that are known already need not wait for the others.
     servers.settle(apps, app, spec, &manner)?;
@@ -130,7 +130,7 @@ impl AppServers {
     }
 
     /// Read the files of TLS, if they changed.
-    async fn refresh_tls(&self, apps: &Weak<Inner>, app: &App, manner: &Manner) {
+    async fn refresh_tls(&self, apps: &Weak<Inner>, app: &App, manner: &ServerManner) {
         let identity = manner.tls.as_ref().map(|(identity, _)| identity.clone());
         let Some(identity) = identity else {
             self.known.lock().tls = None;
@@ -157,7 +157,7 @@ impl AppServers {
         apps: &Weak<Inner>,
         app: &Arc<App>,
         spec: &UpstreamServers,
-        manner: &Manner,
+        manner: &ServerManner,
     ) -> Option<()> {
         let inner = apps.upgrade()?;
         if !inner.tables().by_id.contains_key(&app.id) {
@@ -168,12 +168,12 @@ impl AppServers {
             .addresses
             .retain(|place, _| spec.places.contains(place));
         known.lost.retain(|place| spec.places.contains(place));
-        let mut wanted: Vec<Server> = Vec::new();
+        let mut wanted: Vec<UpstreamServer> = Vec::new();
         for place in &spec.places {
             for address in known.addresses_of(place) {
                 // Two names of one address are one server.
                 if wanted.iter().all(|server| server.address != address) {
-                    wanted.push(Server {
+                    wanted.push(UpstreamServer {
                         place: place.clone(),
                         address,
                         manner: manner.clone(),
@@ -181,7 +181,8 @@ impl AppServers {
                 }
             }
         }
-        let is_there = |server: &Server| known.servers.iter().any(|(other, _)| other == server);
+        let is_there =
+            |server: &UpstreamServer| known.servers.iter().any(|(other, _)| other == server);
         let new: Vec<_> = wanted
             .iter()
             .filter(|server| !is_there(server))
@@ -193,13 +194,13 @@ impl AppServers {
                 known.servers.push((server, id));
             }
         }
-        let is_wanted = |server: &Server| wanted.contains(server);
+        let is_wanted = |server: &UpstreamServer| wanted.contains(server);
         let (kept, gone) = std::mem::take(&mut known.servers)
             .into_iter()
             .partition(|(server, _)| is_wanted(server));
         known.servers = kept;
         drop(known);
-        let gone: Vec<(Server, ProcessId)> = gone;
+        let gone: Vec<(UpstreamServer, ProcessId)> = gone;
         for (_, id) in gone {
             inner.step(|step| step.machine.detach(id, step.now, step.effects));
         }
@@ -212,7 +213,7 @@ impl Inner {
     fn add_server(
         self: &Arc<Self>,
         app: &Arc<App>,
-        server: &Server,
+        server: &UpstreamServer,
         tls: Option<&Arc<TlsTowardServers>>,
     ) -> Option<ProcessId> {
         let tls = match (&server.manner.tls, tls) {

@@ -172,7 +172,7 @@ impl Drop for RoomTurn {
     }
 }
 
-/// What nobody is told of.
+/// Before the first report.
 const NOTHING: RoomLoad = RoomLoad {
     waiting: 0,
     free: 0,

@@ -366,6 +366,7 @@ fn the_defaults_of_apps_in_the_reference_are_the_defaults() {
         },
         trust: Vec::new(),
         hsts: None,
+        acme: None,
         allow: Vec::new(),
         deny: Vec::new(),
         rate_limit: None,

@@ -121,8 +121,8 @@ fn applications_are_shown_and_steered_over_http() {
     });
     let log = get(&harness, "/api/v1/apps/shop/logs?lines=1");
     assert_eq!(log["lines"][0]["text"], "hello from shop", "{log}");
-    let page = harness.admin("GET", "/", "").body;
-    assert!(page.contains("<h2>Applications</h2>"), "{page}");
+    let page = get(&harness, "/api/v1/page/overview").to_string();
+    assert!(page.contains("\"shop\""), "{page}");
 
     let state = || get(&harness, "/api/v1/apps/shop")["processes"][0]["state"].clone();
     act(&harness, &format!("/api/v1/processes/{pid}/disable"), "");

@@ -174,7 +174,7 @@ impl Load {
         }
     }
 
-    /// Wait until so many more were answered.
+    /// Wait until this many more were answered.
     fn more(&self, count: usize) {
         let goal = self.asked.load(Ordering::Relaxed) + count;
         until("they are answered", || {

@@ -427,8 +427,8 @@ pub(super) const OURS: &[About] = &[
         "show",
         Subject::Nothing,
         "POOLS | GROUPS | BROKERS | REGULATORS | LOCKS | RANGES | VIEWS | APPS | PROCESSES \
-         | REQUESTS | CLIENTS | SESSIONS | HOLDERS | REFUSALS | EVENTS | CONFIG | LIMITS \
-         | NODES | PARTITIONS [name] \
+         | REQUESTS | CERTIFICATES | CLIENTS | SESSIONS | HOLDERS | REFUSALS | EVENTS | CONFIG \
+         | LIMITS | NODES | PARTITIONS [name] \
          [COUNT n] [FROM cursor] [CLUSTER]",
         "A table: the names of the columns, then the rows",
         look::show,

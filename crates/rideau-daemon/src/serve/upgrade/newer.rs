@@ -96,7 +96,9 @@ impl Newer {
                         let word = understood(&message)?;
                         let mut files = message.files.into_iter();
                         match word {
-                            UpgradeWord::Sockets { sockets } => inherit(listeners(sockets, &mut files)),
+                            UpgradeWord::Sockets { sockets } => {
+                                inherit(listeners(sockets, &mut files));
+                            }
                             UpgradeWord::Offer(mut offer) => {
                                 let sockets = std::mem::take(&mut offer.sockets);
                                 inherit(listeners(sockets, &mut files));

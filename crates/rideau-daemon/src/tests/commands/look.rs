@@ -331,8 +331,8 @@ fn what_cannot_be_shown_is_said() {
     assert_eq!(
         peer.say("SHOW TABLES"),
         "-ERR SHOW does not know \"TABLES\": it shows POOLS, GROUPS, BROKERS, REGULATORS, LOCKS, \
-         RANGES, VIEWS, APPS, PROCESSES, REQUESTS, CLIENTS, SESSIONS, HOLDERS, REFUSALS, EVENTS, \
-         CONFIG, LIMITS, NODES, PARTITIONS."
+         RANGES, VIEWS, APPS, PROCESSES, REQUESTS, CERTIFICATES, CLIENTS, SESSIONS, HOLDERS, \
+         REFUSALS, EVENTS, CONFIG, LIMITS, NODES, PARTITIONS."
     );
     assert_eq!(
         peer.say("SHOW POOLS COUNT 0"),

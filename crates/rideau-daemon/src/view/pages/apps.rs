@@ -5,7 +5,7 @@ use std::time::UNIX_EPOCH;
 use serde_json::json;
 
 use super::actions;
-use super::blocks::{Blocks, Line, Listing, Row, ShownCell, anywhere, heads, shown};
+use super::blocks::{Blocks, Line, Listing, PageRow, ShownCell, anywhere, heads, shown};
 use super::lists::Things;
 use super::things;
 use crate::view::explain;
@@ -108,10 +108,10 @@ fn processes(blocks: &mut Blocks<'_>, app: &str, now: &AppNow) {
             .map(|at| ShownCell::Text(shown(columns[*at].1, process)));
         let (pid, sessions) = (count_of(process, "pid"), count_of(process, "sessions"));
         let pid = pid.or_else(|| count_of(process, "id")).unwrap_or_default();
-        Row {
+        PageRow {
             cells: cells.collect(),
             actions: actions::of_process(look, app, pid, sessions.unwrap_or_default()),
-            ..Row::default()
+            ..PageRow::default()
         }
     });
     let rows = rows.collect();

@@ -31,7 +31,7 @@ pub(super) struct ColumnHead {
 
 /// A row of a table.
 #[derive(Default)]
-pub(super) struct Row {
+pub(super) struct PageRow {
     pub link: Option<String>,
     pub level: Level,
     pub why: String,
@@ -55,7 +55,7 @@ pub(super) struct Listing {
     pub id: &'static str,
     pub title: String,
     pub heads: Vec<ColumnHead>,
-    pub rows: Vec<Row>,
+    pub rows: Vec<PageRow>,
     pub total: usize,
     pub from: usize,
     /// Rows can be sorted, searched and paged.
@@ -202,7 +202,7 @@ impl<'a> Blocks<'a> {
             })
         });
         let has_fill = listing.rows.iter().any(|row| row.fill.is_some());
-        let rows: Vec<_> = listing.rows.iter().map(Row::json).collect();
+        let rows: Vec<_> = listing.rows.iter().map(PageRow::json).collect();
         self.add(json!({
             "type": "table",
             "id": listing.id,
@@ -224,7 +224,7 @@ impl<'a> Blocks<'a> {
     }
 }
 
-impl Row {
+impl PageRow {
     fn json(&self) -> Json {
         let cells = self.cells.iter().map(|cell| match cell {
             ShownCell::Text(text) => json!(text),

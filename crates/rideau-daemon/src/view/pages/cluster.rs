@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::blocks::ShownCell;
-use super::blocks::{Blocks, Listing, Row, anywhere, heads, shown};
+use super::blocks::{Blocks, Listing, PageRow, anywhere, heads, shown};
 use crate::view::facts::{ClusterNow, Facts, NodeNow, PartitionNow, Value};
 
 pub(super) fn show(blocks: &mut Blocks<'_>) {
@@ -48,9 +48,9 @@ fn table<T: Facts>(blocks: &mut Blocks<'_>, id: &'static str, title: &str, all: 
         let cells = columns
             .iter()
             .map(|(_, fact)| ShownCell::Text(shown(fact, one)));
-        Row {
+        PageRow {
             cells: cells.collect(),
-            ..Row::default()
+            ..PageRow::default()
         }
     });
     let rows = rows.collect();

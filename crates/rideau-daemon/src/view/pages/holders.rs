@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::Look;
 use super::actions;
 use super::blocks::{
-    Blocks, ColumnHead, Listing, Row, ShownCell, anywhere, heads, on_page, page_of, shown,
+    Blocks, ColumnHead, Listing, PageRow, ShownCell, anywhere, heads, on_page, page_of, shown,
 };
 use crate::state::lease_table::LeaseRow;
 use crate::view::facts::{ClientNow, Facts, HolderNow, SessionNow};
@@ -78,7 +78,7 @@ fn listing(blocks: &mut Blocks<'_>, title: &str, of: Option<(&str, &str)>, is_wh
     });
 }
 
-fn row(look: &Look<'_>, row: &LeaseRow) -> Row {
+fn row(look: &Look<'_>, row: &LeaseRow) -> PageRow {
     let now = HolderNow::of(look.daemon, row, look.viewer);
     let is_leak = text_of(&now, "is_leak") == "yes";
     let cells = heads::<HolderNow>(on_page).into_iter().map(|(head, fact)| {
@@ -105,7 +105,7 @@ fn row(look: &Look<'_>, row: &LeaseRow) -> Row {
         let held = held.map_or(0, |card| look.daemon.lease_table.count(*card.holder.lock()));
         all.extend(actions::kill(look, id, &holder, held));
     }
-    Row {
+    PageRow {
         level: if is_leak {
             Level::Doubtful
         } else {
@@ -117,7 +117,7 @@ fn row(look: &Look<'_>, row: &LeaseRow) -> Row {
         },
         cells: cells.collect(),
         actions: all,
-        ..Row::default()
+        ..PageRow::default()
     }
 }
 
@@ -182,12 +182,12 @@ pub(super) fn clients(blocks: &mut Blocks<'_>) {
         let now = ClientNow::of(look.daemon, card);
         let held = look.daemon.lease_table.count(*card.holder.lock());
         let name = card.card.lock().name.lock().clone();
-        Row {
+        PageRow {
             cells: cells(&columns, &now),
             actions: actions::kill(look, card.id, &name, held)
                 .into_iter()
                 .collect(),
-            ..Row::default()
+            ..PageRow::default()
         }
     });
     let rows = rows.collect();
@@ -212,9 +212,9 @@ pub(super) fn sessions(blocks: &mut Blocks<'_>) {
     let total = all.len();
     let columns = heads::<SessionNow>(anywhere);
     let page = all.iter().skip(look.from).take(look.count);
-    let rows = page.map(|row| Row {
+    let rows = page.map(|row| PageRow {
         cells: cells(&columns, &SessionNow::of(look.daemon, row, look.viewer)),
-        ..Row::default()
+        ..PageRow::default()
     });
     let rows = rows.collect();
     whole(
@@ -242,7 +242,7 @@ fn whole(
     id: &'static str,
     title: &str,
     heads: Vec<ColumnHead>,
-    (rows, total): (Vec<Row>, usize),
+    (rows, total): (Vec<PageRow>, usize),
 ) {
     let from = blocks.look.from;
     blocks.table(Listing {

@@ -5,7 +5,7 @@
 
 use super::Look;
 use super::blocks::{
-    Blocks, ColumnHead, Listing, Row, ShownCell, heads, link, on_page, order, shown,
+    Blocks, ColumnHead, Listing, PageRow, ShownCell, heads, link, on_page, order, shown,
 };
 use crate::view::facts::{Fact, Facts};
 use crate::view::worst::Ranked;
@@ -88,13 +88,13 @@ impl<T: Facts> Things<'_, T> {
         all.map(|(head, _)| head).collect()
     }
 
-    fn rows(&self, ranked: Vec<&Ranked>, from: usize, count: usize) -> Vec<Row> {
+    fn rows(&self, ranked: Vec<&Ranked>, from: usize, count: usize) -> Vec<PageRow> {
         let page = ranked.into_iter().skip(from).take(count);
         let rows = page.filter_map(|ranked| Some(self.row(ranked, &(self.of)(&ranked.name)?)));
         rows.collect()
     }
 
-    fn sorted(&self, ranked: Vec<&Ranked>, fact: &Fact<T>, look: &Look<'_>) -> Vec<Row> {
+    fn sorted(&self, ranked: Vec<&Ranked>, fact: &Fact<T>, look: &Look<'_>) -> Vec<PageRow> {
         let is_down = look.sort.starts_with('-');
         if fact.about.name == "name" {
             let mut ranked = ranked;
@@ -119,7 +119,7 @@ impl<T: Facts> Things<'_, T> {
         page.map(|(ranked, one)| self.row(ranked, &one)).collect()
     }
 
-    fn row(&self, ranked: &Ranked, one: &T) -> Row {
+    fn row(&self, ranked: &Ranked, one: &T) -> PageRow {
         let link = link(self.page, &ranked.name);
         let cells = heads::<T>(on_page).into_iter().map(|(head, fact)| {
             let text = shown(fact, one);
@@ -128,7 +128,7 @@ impl<T: Facts> Things<'_, T> {
                 _ => ShownCell::Text(text),
             }
         });
-        Row {
+        PageRow {
             cells: cells.collect(),
             link: Some(link),
             level: ranked.level,
@@ -154,7 +154,7 @@ pub(super) fn ranked<'a>(look: &'a Look<'_>, kind: &str, find: &str) -> Vec<&'a 
 pub(super) fn rows_of<T: Facts>(
     all: &[T],
     name_to: Option<&'static str>,
-) -> (Vec<ColumnHead>, Vec<Row>) {
+) -> (Vec<ColumnHead>, Vec<PageRow>) {
     let columns = heads::<T>(on_page);
     let rows = all.iter().map(|one| {
         let cells = columns.iter().map(|(head, fact)| {
@@ -164,9 +164,9 @@ pub(super) fn rows_of<T: Facts>(
                 None => ShownCell::Text(text),
             }
         });
-        Row {
+        PageRow {
             cells: cells.collect(),
-            ..Row::default()
+            ..PageRow::default()
         }
     });
     let rows = rows.collect();

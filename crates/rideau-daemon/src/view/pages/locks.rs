@@ -12,7 +12,7 @@ use rideau_config::Buckets;
 use rideau_config::human::Span;
 
 use super::Look;
-use super::blocks::{Blocks, ColumnHead, Line, Listing, Row, ShownCell, link};
+use super::blocks::{Blocks, ColumnHead, Line, Listing, PageRow, ShownCell, link};
 use super::holders;
 use super::lists::Things;
 use super::things;
@@ -168,7 +168,7 @@ fn keys(blocks: &mut Blocks<'_>, counted: &Counted) {
             (part, format!("{held} of {room}"))
         });
         let number = |number: u64| grouped(i64::try_from(number).unwrap_or(i64::MAX));
-        Row {
+        PageRow {
             link: Some(link("locks", key)),
             level: match waiting {
                 0 => Level::Fine,

@@ -8,7 +8,7 @@ use rideau_config::human::Span;
 use serde_json::json;
 
 use super::Look;
-use super::blocks::{Blocks, ColumnHead, Listing, Row, ShownCell, ago, label, link, page_of};
+use super::blocks::{Blocks, ColumnHead, Listing, PageRow, ShownCell, ago, label, link, page_of};
 use crate::state::refusal_log::Dropped;
 use crate::view::explain;
 use crate::view::tables;
@@ -39,12 +39,12 @@ pub(super) fn heads_of_events() -> Vec<ColumnHead> {
 }
 
 /// An event as a row.
-pub(super) fn row(look: &Look<'_>, event: &Event) -> Row {
+pub(super) fn row(look: &Look<'_>, event: &Event) -> PageRow {
     let name = match page_of(event.kind, &event.name) {
         Some(link) => ShownCell::Link(event.name.clone(), link),
         None => ShownCell::Text(event.name.clone()),
     };
-    Row {
+    PageRow {
         cells: vec![
             ShownCell::Text(ago(event.at)),
             ShownCell::Text(event.kind.into()),
@@ -52,7 +52,7 @@ pub(super) fn row(look: &Look<'_>, event: &Event) -> Row {
             ShownCell::Text(look.viewer.text_of(event)),
             ShownCell::Text(event.by.clone().unwrap_or_default()),
         ],
-        ..Row::default()
+        ..PageRow::default()
     }
 }
 
@@ -171,7 +171,7 @@ fn heads_of_refusals() -> Vec<ColumnHead> {
     ]
 }
 
-fn refusal(dropped: &Dropped) -> Row {
+fn refusal(dropped: &Dropped) -> PageRow {
     let id = format!("d-{:x}", dropped.serial);
     let name = format!("{} {}", dropped.kind, dropped.name);
     let name = match page_of(dropped.kind, &dropped.name) {
@@ -179,7 +179,7 @@ fn refusal(dropped: &Dropped) -> Row {
         None => ShownCell::Text(name),
     };
     let to = link("explain", &id);
-    Row {
+    PageRow {
         cells: vec![
             ShownCell::Link(id, to.clone()),
             ShownCell::Text(ago(dropped.at)),
@@ -189,7 +189,7 @@ fn refusal(dropped: &Dropped) -> Row {
             ShownCell::Text(dropped.why.clone()),
         ],
         link: Some(to),
-        ..Row::default()
+        ..PageRow::default()
     }
 }
 
@@ -267,12 +267,12 @@ pub(super) fn explain(blocks: &mut Blocks<'_>, word: &str) -> Option<()> {
     let found = explain::explain(look.daemon, word, look.viewer)?;
     blocks.title(format!("{} {}", found.kind, found.name));
     blocks.text("Explained", &found.text);
-    let rows = found.facts.iter().map(|(name, cell)| Row {
+    let rows = found.facts.iter().map(|(name, cell)| PageRow {
         cells: vec![
             ShownCell::Text(label(name)),
             ShownCell::Text(value(name, cell)),
         ],
-        ..Row::default()
+        ..PageRow::default()
     });
     let rows: Vec<_> = rows.collect();
     blocks.table(Listing {

@@ -4,7 +4,7 @@ use rideau_config::{Change, change_of};
 use serde_json::json;
 
 use super::actions;
-use super::blocks::{Blocks, ColumnHead, Listing, Row, ShownCell, ago};
+use super::blocks::{Blocks, ColumnHead, Listing, PageRow, ShownCell, ago};
 
 pub(super) fn show(blocks: &mut Blocks<'_>) {
     blocks.title("Config");
@@ -48,13 +48,13 @@ fn keys(blocks: &mut Blocks<'_>) {
             Change::Live => "at once",
             Change::Restart => "after a restart",
         };
-        Row {
+        PageRow {
             cells: vec![
                 ShownCell::Id(key.clone()),
                 ShownCell::Text(value.clone()),
                 ShownCell::Text(change.into()),
             ],
-            ..Row::default()
+            ..PageRow::default()
         }
     });
     let rows = rows.collect();
@@ -78,7 +78,7 @@ fn keys(blocks: &mut Blocks<'_>) {
 fn versions(blocks: &mut Blocks<'_>) {
     let look = blocks.look;
     let all = look.daemon.settings.history();
-    let rows = all.iter().enumerate().map(|(at, version)| Row {
+    let rows = all.iter().enumerate().map(|(at, version)| PageRow {
         cells: vec![
             ShownCell::Text(version.serial.to_string()),
             ShownCell::Text(ago(version.at)),
@@ -92,7 +92,7 @@ fn versions(blocks: &mut Blocks<'_>) {
                 .into_iter()
                 .collect(),
         },
-        ..Row::default()
+        ..PageRow::default()
     });
     let rows: Vec<_> = rows.collect();
     blocks.table(Listing {

@@ -7,18 +7,18 @@ use std::fmt::Write;
 
 use rideau_config::human::{Html, Span};
 
-use super::report::{Row, percent, rate};
+use super::report::{RunRow, percent, rate};
 
 /// The rows of one line: the same but for the load.
 struct Line<'a> {
     label: &'a str,
-    rows: Vec<&'a Row>,
+    rows: Vec<&'a RunRow>,
 }
 
 /// One of the charts beside each other.
 struct Panel {
     title: &'static str,
-    value: fn(&Row) -> f64,
+    value: fn(&RunRow) -> f64,
     shown: fn(f64) -> String,
     is_log: bool,
     /// The end of the axis reaches here at least.
@@ -28,7 +28,7 @@ struct Panel {
 const PANELS: [Panel; 3] = [
     Panel {
         title: "99th percentile of waits",
-        value: Row::p99_ms,
+        value: RunRow::p99_ms,
         shown: |ms| Span::micros((ms * 1e3) as u64).to_string(),
         is_log: true,
         least_top: 1.0,
@@ -78,7 +78,7 @@ svg .line { fill: none; stroke-width: 2; }
 ";
 
 /// A picture that stands alone.
-pub(super) fn svg(rows: &[Row]) -> String {
+pub(super) fn svg(rows: &[RunRow]) -> String {
     let lines = lines(rows);
     let width = WIDTH * PANELS.len() as f64;
     let height = HEIGHT + LEGEND_ROW * (lines.len() as f64 + 0.5);
@@ -109,7 +109,7 @@ pub(super) fn svg(rows: &[Row]) -> String {
     svg + "</svg>\n"
 }
 
-fn lines(rows: &[Row]) -> Vec<Line<'_>> {
+fn lines(rows: &[RunRow]) -> Vec<Line<'_>> {
     let mut lines: Vec<Line<'_>> = Vec::new();
     for row in rows {
         match lines.iter_mut().find(|line| line.label == row.label) {

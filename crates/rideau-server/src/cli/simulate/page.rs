@@ -6,7 +6,7 @@ use rideau_config::human::{Html, Span};
 
 use super::cases::Cases;
 use super::chart;
-use super::report::{Row, percent, rate};
+use super::report::{RunRow, percent, rate};
 
 const STYLE: &str = "
 :root { color-scheme: light dark; --ink: #1c2330; --soft: #667085; --grid: #e4e7ec;
@@ -28,7 +28,7 @@ p.soft { color: var(--soft); }
 ";
 
 /// The page.
-pub(super) fn html(cases: &Cases, rows: &[Row]) -> String {
+pub(super) fn html(cases: &Cases, rows: &[RunRow]) -> String {
     let headline = cases.headline();
     let mut page = format!(
         "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\

@@ -12,7 +12,7 @@ use crate::cli::table::Table;
 
 /// One run, with its numbers.
 #[derive(Clone, Debug)]
-pub(super) struct Row {
+pub(super) struct RunRow {
     pub(super) label: String,
     pub(super) queue: String,
     pub(super) servers: u32,
@@ -41,7 +41,7 @@ const WAITS: [&str; 5] = ["mean_us", "p50_us", "p90_us", "p99_us", "max_us"];
 /// Which of them the picture shows.
 const P99: usize = 3;
 
-impl Row {
+impl RunRow {
     pub(super) fn new(case: &Case, mut outcome: RunOutcome, cpu_ms: f64) -> Self {
         let waits = &mut outcome.waits;
         let wait_us = [
@@ -141,7 +141,7 @@ impl Row {
 }
 
 /// Print all rows.
-pub(super) fn print(rows: &[Row]) -> io::Result<()> {
+pub(super) fn print(rows: &[RunRow]) -> io::Result<()> {
     let head = [
         "queue",
         "servers",
@@ -159,7 +159,7 @@ pub(super) fn print(rows: &[Row]) -> io::Result<()> {
     ];
     let head = head.map(|name| Value::Bulk(name.into())).to_vec();
     let lines = [Value::Array(head)].into_iter();
-    let lines = lines.chain(rows.iter().map(Row::cells)).collect();
+    let lines = lines.chain(rows.iter().map(RunRow::cells)).collect();
     match Table::of(&Value::Array(lines)) {
         Some(table) => table.print(),
         None => Ok(()),
