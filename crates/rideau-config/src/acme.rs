@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 use std::path::PathBuf;
 
-use rideau_core::acme::{AcmeChallenge, AcmeHost};
+use rideau_core::acme::AcmeChallenge;
 
 use super::hosts::Hosts;
 use super::key::{Form, Key};
@@ -11,7 +11,7 @@ use super::keyed::Keyed;
 use super::kinds::{Answer, AutoWord, Instead, Kind, List, Maybe, Or, Text, Written};
 use super::near::suggest_word;
 use super::section::{Made, Section};
-use super::server::{File, Folder, Listen};
+use super::server::{File, Folder};
 use super::shown::Rows;
 use super::table::section;
 

@@ -232,8 +232,10 @@ fn check_certificates(notes: &Notes<'_>, sections: &Sections<'_>, config: &Confi
 fn check_acme_hosts(notes: &Notes<'_>, front: &Section<'_>, config: &Config) {
     let hosts = config.acme_hosts(|_| false);
     let at = front.key_at("acme");
-    // What else is wrong with the section is said already.
-    let is_blamed = front.is_blamed("acme");
+    // A list without a challenge is accused where it stands.
+    let acme = config.front.acme.as_ref();
+    let challenges = acme.and_then(|acme| acme.challenges.as_deref());
+    let is_blamed = challenges.is_some_and(<[_]>::is_empty);
     // What those with a star lack is said where they stand.
     let is_without_proof =
         |host: &AcmeHost| host.challenges.is_empty() && !host.name.starts_with("*.");
