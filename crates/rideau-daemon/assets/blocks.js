@@ -62,7 +62,9 @@ function morph(old, now) {
     if (old.data !== now.data) old.data = now.data;
     return;
   }
-  for (const { name } of [...old.attributes]) if (!now.hasAttribute(name)) old.removeAttribute(name);
+  // What a person has opened stays open.
+  const stays = (name) => name === "open" && old.nodeName === "DETAILS";
+  for (const { name } of [...old.attributes]) if (!now.hasAttribute(name) && !stays(name)) old.removeAttribute(name);
   for (const { name, value } of now.attributes) if (old.getAttribute(name) !== value) old.setAttribute(name, value);
   old.onclick = now.onclick;
   if (old.matches?.("input")) return;

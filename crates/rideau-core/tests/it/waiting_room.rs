@@ -117,8 +117,8 @@ fn others_that_never_were_in_the_line_do_not_stop_it() {
             "{second}"
         );
     }
-    // No turn came for as long as one waits inside: one visitor is let in for each that leaves until
-    // they are back, and no more while these wait inside.
+    // No turn came for as long as one waits inside: one visitor is let in for each that leaves
+    // until they are back, and no more while these wait inside.
     let mut turns = 0;
     for second in 12..24 {
         let now = at(second * 1_000);

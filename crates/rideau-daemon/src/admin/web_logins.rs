@@ -114,8 +114,13 @@ pub(super) async fn begin(request: AdminRequest) -> Answer {
 
 /// End the login of a browser.
 pub(super) async fn end(request: AdminRequest) -> Answer {
-    if let Some(cookie) = cookie(&request.headers) {
-        request.admin.web_logins.0.lock().remove(&cookie);
+    let key = request.headers.get("rideau-csrf");
+    if let Some((cookie, key)) = cookie(&request.headers).zip(key) {
+        let mut all = request.admin.web_logins.0.lock();
+        let is_its = |known: &WebLogin| is_same(known.key.as_bytes(), key.as_bytes());
+        if all.get(&cookie).is_some_and(is_its) {
+            all.remove(&cookie);
+        }
     }
     let mut answer = ok(&json!({ "outcome": "ok" }))?;
     set_cookie(&request, &mut answer, "", Duration::ZERO);

@@ -283,7 +283,11 @@ impl Serving {
                 turn = self.older.next() => turn,
             };
             match turn {
-                OlderTurn::Offer => self.offer().await?,
+                OlderTurn::Offer => {
+                    if let Err(error) = self.offer().await {
+                        self.older.cannot_offer(&error);
+                    }
+                }
                 OlderTurn::Close => self.close().await,
                 OlderTurn::Open => self.open_again().await?,
                 OlderTurn::Leave => return Ok(End::Replaced),
@@ -335,6 +339,7 @@ impl Serving {
     async fn close(&mut self) {
         if let Some(store_side) = self.store_side.take() {
             self.config = Config::clone(&store_side.daemon.config.load());
+            self.source.text = store_side.daemon.settings.text().to_string();
             let (sockets, ending) = store_side.close().await;
             self.closed = sockets;
             self.ending.push(ending);

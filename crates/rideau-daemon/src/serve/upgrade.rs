@@ -12,6 +12,3 @@ mod words;
 pub(super) use self::newer::Newer;
 pub(super) use self::older::{Older, OlderTurn};
 pub(super) use self::words::Offer;
-
-/// A program that is started with this variable takes over from the one that started it.
-const VARIABLE: &str = "RIDEAU_UPGRADE";

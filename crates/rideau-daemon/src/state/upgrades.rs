@@ -12,6 +12,9 @@ use rideau_config::Config;
 use rideau_core::upgrade::UpgradeStep;
 use tokio::sync::Notify;
 
+/// A program that is started with this variable takes over from the one that started it.
+pub const UPGRADE_VARIABLE: &str = "RIDEAU_UPGRADE";
+
 /// How this program was started, so that a newer one can be started in the same way.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct StartedAs {

@@ -11,7 +11,7 @@ use clap::Args;
 use rideau_config::{AppConfig, AppListen, AppReady, Config, ErrorPages, Log, LogLevel};
 use rideau_daemon::Daemon;
 use rideau_daemon::Source;
-use rideau_daemon::{Ready, run_upgradable};
+use rideau_daemon::{Ready, UPGRADE_VARIABLE, run_upgradable};
 use rideau_process::{StartStep, Stream};
 use serde_json::json;
 use tokio::sync::broadcast::error::RecvError;
@@ -96,7 +96,9 @@ impl Run {
         let name = program.filter(|name| !name.is_empty()).unwrap_or("app");
         let mut app = AppConfig::new(name, self.command.clone());
         app.run.root = Some(std::env::current_dir()?);
-        app.run.env = std::env::vars().collect();
+        // The app is no server that takes over from another.
+        let vars = std::env::vars().filter(|(name, _)| name != UPGRADE_VARIABLE);
+        app.run.env = vars.collect();
         app.run.ready = match &self.ready {
             Some(path) => AppReady::Http(path.clone()),
             None => AppReady::Auto,

@@ -10,6 +10,7 @@ use tokio::io::AsyncReadExt;
 use tokio::process::{Child, Command};
 
 use super::authority::Trouble;
+use crate::state::upgrades::UPGRADE_VARIABLE;
 
 /// It has this long: until the record is there, or gone.
 const WITHIN: Duration = Duration::from_secs(60);
@@ -72,6 +73,7 @@ async fn run(program: &str, words: &[String], more: [&str; 3]) -> io::Result<(Ex
     let child = Command::new(program)
         .args(words)
         .args(more)
+        .env_remove(UPGRADE_VARIABLE)
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(Stdio::piped())

@@ -18,9 +18,9 @@ use rideau_process::{PassReceiver, PassSender, inherit_open_files, pass_ends};
 use rustix::process::{PidfdFlags, Signal, getppid, pidfd_open, pidfd_send_signal};
 use tokio::time::Instant as Clock;
 
-use super::VARIABLE;
 use super::words::{Offer, UpgradeWord, listeners, say, understood};
 use crate::state::apps_side::AppsSide;
+use crate::state::upgrades::UPGRADE_VARIABLE;
 
 /// How often it is looked whether applications are ready.
 const LOOK: Duration = Duration::from_millis(20);
@@ -44,7 +44,7 @@ pub(crate) struct Newer {
 impl Newer {
     /// Whether this program was started to take over.
     pub(crate) fn is_wanted() -> bool {
-        env::var_os(VARIABLE).is_some()
+        env::var_os(UPGRADE_VARIABLE).is_some()
     }
 
     /// Say to the server that started this one that it is there.
@@ -55,7 +55,8 @@ impl Newer {
     pub(crate) async fn join() -> io::Result<Self> {
         let socket = io::stdin().as_fd().try_clone_to_owned()?;
         let (sender, receiver) = pass_ends(UnixStream::from(socket)).map_err(|error| {
-            let text = format!("{VARIABLE} is set, and standard input is no socket: {error}");
+            let text =
+                format!("{UPGRADE_VARIABLE} is set, and standard input is no socket: {error}");
             io::Error::new(error.kind(), text)
         })?;
         // Nothing that is started here is to have it.

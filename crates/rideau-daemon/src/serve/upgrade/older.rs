@@ -123,9 +123,14 @@ impl Older {
         let sent = tokio::time::timeout(SENT_WITHIN, sending).await;
         // One that is gone, or hangs, is noticed as that.
         if let Ok(Err(error)) = sent {
-            self.why = format!("; the listeners cannot be sent: {error}");
-            self.step(|side, now, effects| side.abort(UpgradeFault::Ended, now, effects));
+            self.cannot_offer(&error);
         }
+    }
+
+    /// The newer server cannot be given what it needs.
+    pub(crate) fn cannot_offer(&mut self, error: &io::Error) {
+        self.why = format!("; the listeners cannot be sent: {error}");
+        self.step(|side, now, effects| side.abort(UpgradeFault::Ended, now, effects));
     }
 
     /// The newer server's process.
@@ -270,8 +275,15 @@ impl Older {
         self.newer = None;
         self.wish = None;
         let why = std::mem::take(&mut self.why);
-        let text = format!("upgrade_failed: {fault}{why}");
+        let text = format!("upgrade_failed: {fault}");
         self.tell(text.clone(), None);
+        // What programs wrote, and what the config says, is not for all.
+        let text = text + &why;
+        if !why.is_empty() {
+            self.side
+                .events
+                .add("config", "upgrade", text.clone(), None);
+        }
         self.side.upgrades.fail(text);
     }
 

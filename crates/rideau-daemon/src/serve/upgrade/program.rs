@@ -9,9 +9,9 @@ use std::process::Stdio;
 use rideau_process::{PassReceiver, PassSender, pass_ends};
 use tokio::process::{Child, Command};
 
-use super::VARIABLE;
 use super::last_lines::LastLines;
 use crate::state::upgrades::StartedAs;
+use crate::state::upgrades::UPGRADE_VARIABLE;
 
 /// The newer server's process.
 pub(super) struct NewerProcess {
@@ -43,7 +43,7 @@ pub(super) async fn check(program: &Path, how: &StartedAs) -> Result<(), String>
 pub(super) fn start(program: &Path, how: &StartedAs) -> io::Result<NewerProcess> {
     let (ours, theirs) = UnixStream::pair()?;
     let mut command = Command::new(program);
-    command.args(&how.arguments).env(VARIABLE, "1");
+    command.args(&how.arguments).env(UPGRADE_VARIABLE, "1");
     command.stdin(Stdio::from(OwnedFd::from(theirs)));
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn()?;

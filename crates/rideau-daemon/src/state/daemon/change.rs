@@ -17,6 +17,7 @@ use rideau_cluster::ConfigError;
 use rideau_config::{Change, Config, Faults, Live, Now, Plan, text};
 
 use super::Daemon;
+use crate::state::upgrades::UpgradeShown;
 use crate::state::versions::{Inner, Version};
 
 pub(crate) use shared::{joined, warn_of_file};
@@ -317,6 +318,12 @@ impl Daemon {
         make: impl Fn(&Inner) -> Result<String, Unchanged>,
     ) -> Result<Plan, Unchanged> {
         let turn = self.settings.turn.lock();
+        // The newer program has read the config, and would not know of the change.
+        if let Some(running) = self.upgrades.last().filter(UpgradeShown::is_running) {
+            return Err(Unchanged::Upgrading {
+                serial: running.serial,
+            });
+        }
         let mut tries = 1;
         let (text, new, stored) = loop {
             let text = make(&self.settings.inner.lock())?;
@@ -339,7 +346,14 @@ impl Daemon {
         let put = self.put(way, text, new);
         let version = stored.map(|stored| {
             let version = stored.version;
-            self.follows(stored);
+            match &put {
+                Ok(_) => self.follows(stored),
+                // It is tried again.
+                Err(why) => self.set_shared(|shared| {
+                    shared.stored = Some(stored);
+                    shared.fault = Some(why.to_string());
+                }),
+            }
             version
         });
         drop(turn);

@@ -15,6 +15,8 @@ impl Daemon {
     ///
     /// If there can be none now.
     pub(crate) fn ask_upgrade(&self, program: Option<PathBuf>, by: &str) -> Result<u64, NoUpgrade> {
+        // No change may come between the look and the upgrade.
+        let _turn = self.settings.turn.lock();
         if self.settings.is_unsaved() {
             return Err(NoUpgrade::Unsaved);
         }

@@ -189,12 +189,16 @@ fn keys(blocks: &mut Blocks<'_>, counted: &Counted) {
         }
     });
     let rows: Vec<_> = rows.collect();
-    let note = format!(
-        "{} keys are held, {} units in all; counted {} ago. Those with most units come first.",
-        grouped(i64::try_from(counted.keys).unwrap_or(i64::MAX)),
-        grouped(i64::try_from(counted.held).unwrap_or(i64::MAX)),
-        Span(counted.at.elapsed()),
-    );
+    // Counts of a search would tell of keys that its user does not see.
+    let note = match look.viewer.sees_all_names() {
+        true => format!(
+            "{} keys are held, {} units in all; counted {} ago. Those with most units come first.",
+            grouped(i64::try_from(counted.keys).unwrap_or(i64::MAX)),
+            grouped(i64::try_from(counted.held).unwrap_or(i64::MAX)),
+            Span(counted.at.elapsed()),
+        ),
+        false => format!("Counted {} ago.", Span(counted.at.elapsed())),
+    };
     blocks.table(Listing {
         id: "keys",
         title: "Keys".into(),

@@ -286,7 +286,11 @@ pub(super) fn explain(blocks: &mut Blocks<'_>, word: &str) -> Option<()> {
         rows,
         ..Listing::default()
     });
-    let command = format!("rideau explain {word}");
-    blocks.add(json!({ "type": "commands", "title": "In a shell", "lines": [command] }));
+    // A client may have chosen the word, and the command is there to be copied.
+    if !word.contains(char::is_control) {
+        let quoted = word.replace('\'', r"'\''");
+        let command = format!("rideau explain '{quoted}'");
+        blocks.add(json!({ "type": "commands", "title": "In a shell", "lines": [command] }));
+    }
     Some(())
 }

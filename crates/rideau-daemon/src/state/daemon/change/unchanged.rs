@@ -99,6 +99,11 @@ pub enum Unchanged {
     Split(SplitFault),
     /// Nodes share no config.
     NothingShared,
+    /// A newer program is about to take over.
+    Upgrading {
+        /// The number of the upgrade.
+        serial: u64,
+    },
     /// This node does not follow what all nodes share.
     Behind {
         /// Why.
@@ -130,7 +135,9 @@ impl Unchanged {
     pub fn reply(&self) -> String {
         match self {
             Self::NoPool { .. } | Self::NoRange { .. } => format!("NOSUCH {self}"),
-            Self::TooMany { .. } | Self::TooManyRanges { .. } => format!("BUSY {self}"),
+            Self::TooMany { .. } | Self::TooManyRanges { .. } | Self::Upgrading { .. } => {
+                format!("BUSY {self}")
+            }
             Self::PoolThere { .. } | Self::RangeThere { .. } => format!("ERR {self}"),
             Self::NotShared(why) if is_unknown(why) => format!("UNKNOWN {self}"),
             _ => format!("CONFIG {self}"),
@@ -146,6 +153,11 @@ impl fmt::Display for Unchanged {
             Self::Values { said } => show(said.clone(), f),
             Self::Path(fault) => write!(f, "{fault}{}", stop(&fault.to_string())),
             Self::Option(error) => write!(f, "{error}{}", stop(&error.to_string())),
+            Self::Upgrading { serial } => write!(
+                f,
+                "upgrade {serial} is under way, and the newer program has read the config: \
+                 change it when UPGRADE STATUS says that it has ended.",
+            ),
             Self::NoFile => f.write_str(
                 "the server was started without a file: start it with one, or use CONFIG APPLY.",
             ),
