@@ -21,7 +21,7 @@ use serde_json::json;
 
 use super::{Done, Failure, Manner, show, span};
 use cases::Cases;
-use report::Row;
+use report::RunRow;
 
 /// Try a queue, a size or a valve under made-up load, on a virtual clock
 ///
@@ -131,7 +131,7 @@ pub(crate) fn run(words: &Simulate, manner: &Manner) -> Done {
         write(file, &page::html(&cases, &rows))?;
     }
     if manner.json {
-        let rows: Vec<_> = rows.iter().map(Row::json).collect();
+        let rows: Vec<_> = rows.iter().map(RunRow::json).collect();
         show::print_json(&match <[_; 1]>::try_from(rows) {
             Ok([row]) => row,
             Err(rows) => json!({ "seed": words.seed, "runs": rows }),
@@ -149,13 +149,13 @@ pub(crate) fn run(words: &Simulate, manner: &Manner) -> Done {
     Ok(ExitCode::SUCCESS)
 }
 
-fn run_all(cases: &Cases) -> Result<Vec<Row>, Failure> {
+fn run_all(cases: &Cases) -> Result<Vec<RunRow>, Failure> {
     let all = cases.all();
     let whole = all.iter().map(cases::Case::size).sum();
     let done = work::for_each(&all, whole, |case, progress| case.run(progress))?;
     let pairs = all.iter().zip(done);
     Ok(pairs
-        .map(|(case, worked)| Row::new(case, worked.result, worked.cpu_ms))
+        .map(|(case, worked)| RunRow::new(case, worked.result, worked.cpu_ms))
         .collect())
 }
 

@@ -1,6 +1,7 @@
 //! The server that is replaced, as its driver carries out what the core decides.
 
 use std::collections::VecDeque;
+use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
