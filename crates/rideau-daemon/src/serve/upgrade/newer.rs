@@ -16,6 +16,8 @@ use rideau_core::upgrade::{
 use rideau_core::{Instant, Machine};
 use rideau_process::{PassReceiver, PassSender, inherit_open_files, pass_ends};
 use rustix::process::{PidfdFlags, Signal, getppid, pidfd_open, pidfd_send_signal};
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
 use tokio::time::Instant as Clock;
 
 use super::words::{Offer, UpgradeWord, listeners, say, understood};
@@ -24,6 +26,8 @@ use crate::state::upgrades::UPGRADE_VARIABLE;
 
 /// How often it is looked whether applications are ready.
 const LOOK: Duration = Duration::from_millis(20);
+/// An older server that was killed is gone within this.
+const LEFT_WITHIN: Duration = Duration::from_secs(10);
 /// The older server takes a message within this, or hangs.
 const SENT_WITHIN: Duration = Duration::from_secs(10);
 
@@ -132,6 +136,7 @@ impl Newer {
     pub(crate) async fn warm_up(&mut self, side: &AppsSide, config: &Config) -> io::Result<()> {
         if self.is_older_gone {
             side.apps.begin(config);
+            self.older_left().await;
             return Ok(());
         }
         let cap = self.room(config, self.offer.processes, self.starts());
@@ -166,9 +171,24 @@ impl Newer {
                 self.say(&UpgradeWord::Ready).await;
             }
             if effects.contains(&NewSideEffect::Open) {
+                if self.is_older_gone {
+                    self.older_left().await;
+                }
                 return Ok(());
             }
         }
+    }
+
+    /// Wait for the end of a server that was killed: its socket is closed before its store is.
+    async fn older_left(&self) {
+        let Some(older) = &self.older else {
+            return;
+        };
+        let ended = async {
+            let older = AsyncFd::with_interest(older, Interest::READABLE)?;
+            older.readable().await.map(drop)
+        };
+        let _ = tokio::time::timeout(LEFT_WITHIN, ended).await;
     }
 
     /// What the older one had closed is open here, and clients are served.
