@@ -185,7 +185,7 @@ impl Newer {
             return;
         };
         let ended = async {
-            let older = AsyncFd::with_interest(older, Interest::READABLE)?;
+            let older = AsyncFd::register_with_interest(older.try_clone()?, Interest::READABLE)?;
             older.readable().await.map(drop)
         };
         let _ = tokio::time::timeout(LEFT_WITHIN, ended).await;
