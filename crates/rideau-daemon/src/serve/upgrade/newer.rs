@@ -15,9 +15,8 @@ use rideau_core::upgrade::{
 };
 use rideau_core::{Instant, Machine};
 use rideau_process::{PassReceiver, PassSender, inherit_open_files, pass_ends};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{PidfdFlags, Signal, getppid, pidfd_open, pidfd_send_signal};
-use tokio::io::Interest;
-use tokio::io::unix::AsyncFd;
 use tokio::time::Instant as Clock;
 
 use super::words::{Offer, UpgradeWord, listeners, say, understood};
@@ -181,14 +180,14 @@ impl Newer {
 
     /// Wait for the end of a server that was killed: its socket is closed before its store is.
     async fn older_left(&self) {
-        let Some(older) = &self.older else {
+        let Some(Ok(older)) = self.older.as_ref().map(OwnedFd::try_clone) else {
             return;
         };
-        let ended = async {
-            let older = AsyncFd::register_with_interest(older.try_clone()?, Interest::READABLE)?;
-            older.readable().await.map(drop)
+        let within = Timespec::try_from(LEFT_WITHIN).expect("some seconds");
+        let ended = move || {
+            let _ = poll(&mut [PollFd::new(&older, PollFlags::IN)], Some(&within));
         };
-        let _ = tokio::time::timeout(LEFT_WITHIN, ended).await;
+        let _ = tokio::task::spawn_blocking(ended).await;
     }
 
     /// What the older one had closed is open here, and clients are served.
