@@ -316,6 +316,7 @@ fn a_program_that_is_no_good_changes_nothing() {
     assert!(elsewhere.contains("control socket"), "{elsewhere}");
     load.go_on(50);
     load.end();
+    until("the end of the older one", || !is_alive(pid));
     end(harness);
 }
 
