@@ -234,7 +234,12 @@ impl Pair {
             }
             self.ranges[at] = self.rigs[at].open();
         }
-        let now = self.ranges[1].now();
+        // A clock loses a little if it was not written down just before.
+        let latest = self.ranges.iter().map(Ranges::now).max().unwrap();
+        for (ranges, rig) in self.ranges.iter().zip(&self.rigs) {
+            rig.clocks.advance(latest.since(ranges.now()));
+        }
+        let now = latest;
         let live = |seen: &Seen| seen.standing == Standing::Reserved && seen.until > now;
         let before: Vec<_> = before.into_iter().filter(live).collect();
         let after: Vec<_> = held(&self.ranges[1]).into_iter().filter(live).collect();
