@@ -25,6 +25,8 @@ use crate::state::logins::Fingerprint;
 const IDLE: Duration = Duration::from_secs(12 * 3_600);
 /// This many are known; then the one that was not used for longest goes.
 const MOST: usize = 1_024;
+/// And this many of one user, so that nobody pushes others out.
+const MOST_OF_ONE: usize = 64;
 /// Bytes of each half.
 const LEN: usize = 32;
 
@@ -76,12 +78,22 @@ impl WebLogins {
     fn add(&self, cookie: String, login: WebLogin) {
         let mut all = self.0.lock();
         all.retain(|_, known| known.used.elapsed() <= IDLE);
-        if all.len() >= MOST {
-            let oldest = all.iter().min_by_key(|(_, known)| known.used);
-            let oldest = oldest.map(|(cookie, _)| cookie.clone());
-            oldest.map(|cookie| all.remove(&cookie));
+        let of_user = |known: &WebLogin| known.user.name == login.user.name;
+        if all.values().filter(|known| of_user(known)).count() >= MOST_OF_ONE {
+            remove_oldest(&mut all, of_user);
+        } else if all.len() >= MOST {
+            remove_oldest(&mut all, |_| true);
         }
         all.insert(cookie, login);
+    }
+}
+
+/// Of those that are meant, the one that was not used for longest.
+fn remove_oldest(all: &mut HashMap<String, WebLogin>, is_meant: impl Fn(&WebLogin) -> bool) {
+    let meant = all.iter().filter(|(_, known)| is_meant(known));
+    let oldest = meant.min_by_key(|(_, known)| known.used);
+    if let Some(oldest) = oldest.map(|(cookie, _)| cookie.clone()) {
+        all.remove(&oldest);
     }
 }
 
@@ -203,22 +215,40 @@ mod tests {
         assert_eq!(cookie_name(&headers(&[("host", "a:b;c")])), "rideau-web");
     }
 
+    fn login(user: &str, used: Instant) -> WebLogin {
+        WebLogin {
+            key: String::new(),
+            user: User::everything(user),
+            is_operator: false,
+            password: None,
+            used,
+        }
+    }
+
     #[test]
     fn the_login_that_was_not_used_for_longest_goes_first() {
         let logins = WebLogins::default();
         let start = Instant::now();
-        let login = |at: u64| WebLogin {
-            key: String::new(),
-            user: User::everything("anna"),
-            is_operator: false,
-            password: None,
-            used: start + Duration::from_secs(at),
-        };
         for at in 0..=MOST as u64 {
-            logins.add(at.to_string(), login(at));
+            let used = start + Duration::from_secs(at);
+            logins.add(at.to_string(), login(&format!("user {at}"), used));
         }
         let all = logins.0.lock();
         assert_eq!(all.len(), MOST);
         assert!(!all.contains_key("0") && all.contains_key("1"));
+    }
+
+    #[test]
+    fn a_user_with_many_logins_pushes_out_its_own() {
+        let logins = WebLogins::default();
+        let start = Instant::now();
+        logins.add("anna's".into(), login("anna", start));
+        for at in 0..2 * MOST as u64 {
+            let used = start + Duration::from_secs(at);
+            logins.add(at.to_string(), login("bert", used));
+        }
+        let all = logins.0.lock();
+        assert_eq!(all.len(), 1 + MOST_OF_ONE);
+        assert!(all.contains_key("anna's"));
     }
 }
