@@ -13,6 +13,8 @@ mod served;
 mod tasks;
 #[path = "libraries/tools.rs"]
 mod tools;
+#[path = "libraries/tutorials.rs"]
+mod tutorials;
 
 use std::fs;
 

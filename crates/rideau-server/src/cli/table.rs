@@ -178,14 +178,16 @@ enum Unit {
 
 /// The name of a column without its unit, which the cells have.
 fn bare(name: &str) -> (&str, Unit) {
-    if name == "memory" {
-        return (name, Unit::Size);
+    match name {
+        "memory" => return (name, Unit::Size),
+        "at_ms" => return ("at", Unit::Instant),
+        _ => (),
     }
     let units = [
         ("_bytes", Unit::Size),
         ("_us", Unit::Span(1)),
         ("_s", Unit::Span(1_000_000)),
-        ("_ms", Unit::Instant),
+        ("_ms", Unit::Span(1_000)),
     ];
     let mut found = units
         .iter()
@@ -276,6 +278,20 @@ mod tests {
                 "POOL      HELD  WAIT_P99",
                 "pg-1         9    180 ms",
                 "licences    13         0",
+            ]
+        );
+    }
+
+    #[test]
+    fn milliseconds_are_a_span_but_for_those_at_which_something_was() {
+        let head = ["name", "keepalive_ms", "at_ms"].map(bulk).to_vec();
+        let row = vec![bulk("n1"), Value::Integer(339), Value::Integer(43_471_882)];
+        let answer = Value::Array(vec![Value::Array(head), Value::Array(row)]);
+        assert_eq!(
+            Table::of(&answer).unwrap().lines(None),
+            [
+                "NAME  KEEPALIVE                        AT",
+                "n1       339 ms  1970-01-01 12:04:31.882Z",
             ]
         );
     }
