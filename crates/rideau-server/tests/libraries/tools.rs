@@ -34,10 +34,10 @@ pub(crate) fn scratch(name: &str) -> PathBuf {
     folder
 }
 
-/// A Python that finds the library, in its folder.
-pub(crate) fn python() -> Command {
+/// A Python with the packages that the library needs.
+pub(crate) fn python_home() -> &'static Path {
     static HOME: OnceLock<PathBuf> = OnceLock::new();
-    let home = HOME.get_or_init(|| {
+    HOME.get_or_init(|| {
         let home = scratch("python");
         let done = home.join(PYTHON.join(" "));
         if !done.exists() {
@@ -47,8 +47,12 @@ pub(crate) fn python() -> Command {
             fs::write(done, "").unwrap();
         }
         home
-    });
-    let mut python = command(home.join("bin/python"));
+    })
+}
+
+/// A Python that finds the library, in its folder.
+pub(crate) fn python() -> Command {
+    let mut python = command(python_home().join("bin/python"));
     python.current_dir(clients().join("python"));
     python
         .env("PYTHONPATH", ".")

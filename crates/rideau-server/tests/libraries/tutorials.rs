@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 use rideau_testing::{Running, Scratch, Start};
 
 use crate::served::free_port;
-use crate::tools::{node_home, python};
+use crate::tools::{clients, node_home, python_home};
 
 /// How long anything may take to be said.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -26,6 +26,17 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const END: &str = "that-was-all";
 /// Ports of the pages. Each is another one here.
 const PORTS: [u16; 10] = [2379, 2380, 3000, 7433, 7434, 7435, 7443, 7445, 7453, 7455];
+
+#[test]
+fn a_line_is_like_another_with_anything_in_the_gaps() {
+    let said = "shop  2  26436  ready      1   53 MiB";
+    for wanted in ["shop 2 … ready …", "shop  2  26436  ready 1 53 MiB", "…MiB"] {
+        assert!(is_like(wanted, said), "{wanted}");
+    }
+    for wanted in ["shop 2 … dead …", "shop 2", "shop … ready", "hop …"] {
+        assert!(!is_like(wanted, said), "{wanted}");
+    }
+}
 
 #[test]
 fn licences() {
@@ -122,11 +133,9 @@ impl Shell {
         let modules = folder.join("node_modules");
         fs::create_dir_all(&modules).unwrap();
         symlink(node_home(), modules.join("rideau")).unwrap();
-        // Its environment has the library for Python.
-        let python = python();
         let first = [
             Path::new(env!("CARGO_BIN_EXE_rideau")).parent().unwrap(),
-            Path::new(python.get_program()).parent().unwrap(),
+            &python_home().join("bin"),
         ];
         let path = env::var_os("PATH").unwrap();
         let path = first
@@ -135,7 +144,7 @@ impl Shell {
             .chain(env::split_paths(&path));
         let mut bash = rideau_testing::command("bash");
         bash.env("PATH", env::join_paths(path).unwrap());
-        bash.env("PYTHONPATH", crate::tools::clients().join("python"));
+        bash.env("PYTHONPATH", clients().join("python"));
         for name in ["XDG_STATE_HOME", "XDG_RUNTIME_DIR"] {
             bash.env(name, folder.join("state"));
         }
@@ -201,10 +210,12 @@ impl Shell {
             let is_late = Instant::now() > limit;
             assert!(
                 looks_only && !is_late,
-                "$ {shown}\n{}\ninstead of\n{printed}",
-                said.join("\n")
+                "$ {shown}\n{}\n{}\ninstead of\n{printed}\n{}",
+                said.join("\n"),
+                self.rest(),
+                logs(folder)
             );
-            thread::sleep(Duration::from_millis(100));
+            thread::sleep(Duration::from_millis(500));
         }
         if let Some(port) = served(typed, folder) {
             let answers = || TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_ok();
@@ -245,6 +256,13 @@ impl Shell {
         said
     }
 
+    /// What is still said within a second.
+    fn rest(&mut self) -> String {
+        let second = Duration::from_secs(1);
+        let lines = std::iter::from_fn(|| self.lines.recv_timeout(second).ok());
+        lines.take(100).collect::<Vec<_>>().join("\n")
+    }
+
     fn end(mut self) {
         self.stop();
     }
@@ -272,6 +290,14 @@ impl Drop for Shell {
     }
 }
 
+/// What the servers wrote.
+fn logs(folder: &Scratch) -> String {
+    let files = fs::read_dir(folder.join("")).unwrap().flatten();
+    let logs = files.filter(|file| file.path().extension().is_some_and(|end| end == "log"));
+    logs.map(|file| fs::read_to_string(file.path()).unwrap_or_default())
+        .collect()
+}
+
 /// The first address in the file of a server that is put aside, or in the line itself.
 fn served(typed: &str, folder: &Scratch) -> Option<u16> {
     let line = typed.strip_suffix(" &")?;
@@ -286,10 +312,13 @@ fn served(typed: &str, folder: &Scratch) -> Option<u16> {
     digits.parse().ok()
 }
 
-/// Whether a line is what a page says, with anything where that has `…`.
+/// Whether a line is what a page says, with anything where that has `…`. Columns may be of
+/// other widths.
 fn is_like(wanted: &str, said: &str) -> bool {
+    let narrow = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let (wanted, said) = (narrow(wanted), narrow(said));
     let mut parts = wanted.split('…').map(str::trim).peekable();
-    let Some(mut rest) = said.trim().strip_prefix(parts.next().unwrap_or("")) else {
+    let Some(mut rest) = said.strip_prefix(parts.next().unwrap_or("")) else {
         return false;
     };
     while let Some(part) = parts.next() {
