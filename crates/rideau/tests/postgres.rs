@@ -2,6 +2,9 @@
 
 #[path = "server/postgres.rs"]
 mod server;
+#[path = "../examples/pool_tutorial.rs"]
+#[allow(dead_code, reason = "its `main` is not used here")]
+mod tutorial;
 
 use rideau::adapters::{Postgres, PostgresClient, Recycle};
 use rideau::{About, Held, Manager, Pool, PoolOptions, Retired, queue};
@@ -372,4 +375,16 @@ async fn a_pool_that_cleans_hands_on_no_open_transaction_to_a_waiting_take() {
     let after = soon(waiting).await.unwrap();
     assert_eq!(after.get::<_, i32>(0), before.get::<_, i32>(0));
     assert!(!after.get::<_, bool>(1));
+}
+
+#[tokio::test]
+async fn the_program_of_the_tutorial_serves_or_refuses_everybody() {
+    let page = include_str!("../../../docs/tutorial-pool.md");
+    let program = include_str!("../examples/pool_tutorial.rs");
+    assert!(page.contains(&format!("```rust,no_run\n{program}```\n")));
+    let server = Server::shared().await;
+    let visits = tutorial::visits(Postgres::new(server.config("tutorial")), 100);
+    let (served, refused) = soon(visits).await.unwrap();
+    assert_eq!(served + refused, 100);
+    assert!(served >= 4, "{served} were served");
 }
