@@ -15,7 +15,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// So many visitors at once, each with a query of 50 ms.
+/// Visitors who come at once, each with a query of 50 ms: how many were served, and how many
+/// were refused.
 pub(crate) async fn visits(database: Postgres, count: u32) -> Result<(u32, u32), Box<dyn Error>> {
     let options = PoolOptions {
         max: 4,

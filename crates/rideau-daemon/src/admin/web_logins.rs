@@ -25,7 +25,7 @@ use crate::state::logins::Fingerprint;
 const IDLE: Duration = Duration::from_secs(12 * 3_600);
 /// This many are known; then the one that was not used for longest goes.
 const MOST: usize = 1_024;
-/// And this many of one user, so that nobody pushes others out.
+/// And this many of one user, so that none pushes others out.
 const MOST_OF_ONE: usize = 64;
 /// Bytes of each half.
 const LEN: usize = 32;

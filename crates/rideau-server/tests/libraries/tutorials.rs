@@ -229,7 +229,7 @@ impl Shell {
         }
     }
 
-    /// What is printed up to the end of the command, and until there are so many lines.
+    /// What is printed up to the end of the command, and until there are at least these many lines.
     fn say(&mut self, typed: &str, least: usize) -> Vec<String> {
         let typed = match typed.strip_suffix(" &") {
             Some(line) => format!("{line} 2>&1 &"),
