@@ -32,6 +32,8 @@ mod cluster_history;
 mod cluster_keys;
 #[path = "daemon/cluster_locks.rs"]
 mod cluster_locks;
+#[path = "daemon/cluster_pipelines.rs"]
+mod cluster_pipelines;
 #[path = "daemon/cluster_places.rs"]
 mod cluster_places;
 #[path = "daemon/cluster_seed.rs"]
