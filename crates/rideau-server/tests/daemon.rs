@@ -20,14 +20,20 @@ mod cluster;
 mod cluster_clients;
 #[path = "daemon/cluster_config.rs"]
 mod cluster_config;
+#[path = "daemon/cluster_cuts.rs"]
+mod cluster_cuts;
 #[path = "daemon/cluster_etcd.rs"]
 mod cluster_etcd;
 #[path = "daemon/cluster_faults.rs"]
 mod cluster_faults;
+#[path = "daemon/cluster_history.rs"]
+mod cluster_history;
 #[path = "daemon/cluster_keys.rs"]
 mod cluster_keys;
 #[path = "daemon/cluster_locks.rs"]
 mod cluster_locks;
+#[path = "daemon/cluster_pipelines.rs"]
+mod cluster_pipelines;
 #[path = "daemon/cluster_places.rs"]
 mod cluster_places;
 #[path = "daemon/cluster_seed.rs"]
@@ -64,6 +70,8 @@ mod matches;
 mod members;
 #[path = "daemon/memory.rs"]
 mod memory;
+#[path = "daemon/networks.rs"]
+mod networks;
 #[path = "daemon/offered.rs"]
 mod offered;
 #[path = "daemon/ranges.rs"]

@@ -36,6 +36,7 @@ const BARE: &[&str] = &[
     "mount",
     "mv",
     "nproc",
+    "nsenter",
     "prlimit",
     "realpath",
     "renice",

@@ -161,6 +161,9 @@ pub(crate) struct PendingCommand {
     /// It waits for work of the server, and for nothing that others have: it is not
     /// counted among the commands that wait.
     pub is_work: bool,
+    /// It is an ask for a lock, which another node answers: asks for other locks need not
+    /// wait for it.
+    pub is_hop: bool,
 }
 
 /// The thing that a command waits for, to check the rights of its user at the answer.
@@ -187,6 +190,7 @@ impl PendingCommand {
             awaits,
             is_silent: false,
             is_work: false,
+            is_hop: false,
         }
     }
 

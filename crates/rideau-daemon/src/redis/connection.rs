@@ -3,10 +3,12 @@
 //! While a command waits, the connection goes on reading, so that it notices
 //! when the other side goes away; but what it reads is executed only after the
 //! answer, and no more is read than a limit allows. A client that has yet to log in
-//! has little room, and is not read from when that is full.
+//! has little room, and is not read from when that is full. Only locks of other nodes
+//! are asked for before those before them are answered.
 
 mod before_login;
 mod exec;
+mod in_flight;
 mod linger;
 mod wait;
 
@@ -30,6 +32,7 @@ use crate::state::command_stats::Run;
 use crate::state::end::EndReason;
 use crate::state::values;
 use before_login::quiet;
+use in_flight::{CommandTurn, InFlight};
 use rideau_process::panics;
 use rideau_resp::{BEFORE_LOGIN_MAX, Fault, Protocol, RequestLimits, RequestParser};
 
@@ -251,44 +254,57 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
     async fn execute(&mut self) -> Result<(), Over> {
         self.follow();
         let mut count = 0;
+        let mut in_flight = InFlight::default();
         loop {
             if self.login_by.is_some_and(Self::is_late) {
                 return Err(Box::pin(self.refuse_late()).await);
             }
+            let before = self.client.out.len();
             let step = {
                 let (bytes, at) = self.input.parts();
+                let begin = *at;
                 match self.parser.next(bytes, at, &self.limits) {
-                    Ok(Some(request)) => {
-                        count += 1;
-                        commands::execute(&mut self.client, request)
-                    }
+                    Ok(Some(request)) => match in_flight.turn(request) {
+                        CommandTurn::Now => {
+                            count += 1;
+                            Ok(commands::execute(&mut self.client, request))
+                        }
+                        CommandTurn::PutOff => {
+                            count += 1;
+                            in_flight.put_off(request);
+                            continue;
+                        }
+                        CommandTurn::After(left) => {
+                            *at = begin;
+                            Err(left)
+                        }
+                    },
+                    // More may come while others answer.
+                    Ok(None) | Err(_) if !in_flight.is_empty() => Err(0),
                     Ok(None) => break,
                     Err(fault) => return Err(self.fail(fault).await),
                 }
             };
             match step {
-                Next::Done => (),
-                Next::Close => {
+                Err(left) => self.land(&mut in_flight, left).await?,
+                Ok(Next::Done) if in_flight.is_empty() => (),
+                Ok(Next::Done) => in_flight.say(self.client.out.split_off(before)),
+                Ok(Next::Close) => {
                     let _ = self.flush().await;
                     return Err(Over::Closed);
                 }
-                Next::Wait(wait) => {
+                Ok(Next::Wait(wait)) => {
+                    let is_hop = wait.is_hop;
                     let (waits, begun) = self.begin_wait();
-                    self.wait(wait, begun).await?;
-                    self.count_wait(waits, begun);
+                    in_flight.send(wait, waits, begun);
+                    if !is_hop {
+                        self.land(&mut in_flight, 0).await?;
+                    }
                 }
                 // Most connections have no use for the room that this takes.
-                Next::Exec(transaction) => count += Box::pin(self.exec(transaction)).await?,
+                Ok(Next::Exec(transaction)) => count += Box::pin(self.exec(transaction)).await?,
             }
-            // Other limits hold for the next command if this one was a login.
-            if self.client.user.is_some() != self.has_user {
-                self.read_limits();
-            }
-            if self.client.out.len() > self.output_max {
-                self.client.end_batch();
-                self.flush().await?;
-                self.client.hear();
-            }
+            self.keep_limits().await?;
         }
         let counts = &self.client.daemon.counts;
         counts.commands.fetch_add(count, Ordering::Relaxed);
@@ -298,21 +314,38 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
         self.flush().await
     }
 
+    /// Have the limits that hold now, and write answers before there are too many.
+    async fn keep_limits(&mut self) -> Result<(), Over> {
+        // Other limits hold for the next command if this one was a login.
+        if self.client.user.is_some() != self.has_user {
+            self.read_limits();
+        }
+        if self.client.out.len() > self.output_max {
+            self.client.end_batch();
+            self.flush().await?;
+            self.client.hear();
+        }
+        Ok(())
+    }
+
     /// A command is about to wait. Says what is counted of it then, and since when.
     fn begin_wait(&mut self) -> (Option<Run>, u64) {
         let waits = self.client.batch.take_last();
         let begun = match self.client.batch.is_empty() {
             // Its turn came as soon as it was heard.
             true => self.client.now,
-            false => self.client.end_batch(),
+            false => {
+                self.client.now = self.client.end_batch();
+                self.client.now
+            }
         };
         (waits, begun)
     }
 
-    /// Count a command that has waited and is answered, and nothing else since.
-    fn count_wait(&self, waits: Option<Run>, begun: u64) {
+    /// Count a command that has waited and is answered from here on, and nothing else since.
+    fn count_wait(&self, waits: Option<Run>, begun: u64, answer: usize) {
         let client = &self.client;
-        let is_failed = client.out.first() == Some(&b'-');
+        let is_failed = client.out.get(answer) == Some(&b'-');
         if let Some(run) = waits.map(|run| run.failed(is_failed)) {
             let took = client.now.saturating_sub(begun);
             client.daemon.timings.add_run(client.card.id, run, took);

@@ -6,7 +6,7 @@ use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 use std::thread;
 
 use rideau_testing::certificates::{Signer, papers_for, signer as authority};
@@ -106,7 +106,12 @@ fn serve_etcd(folder: &Scratch, port: u16, peer: u16) -> Running {
 
 /// Whether an etcd at this port answers.
 pub(crate) fn is_healthy(port: u16) -> bool {
-    let Ok(mut stream) = TcpStream::connect(("127.0.0.1", port)) else {
+    is_healthy_at((Ipv4Addr::LOCALHOST, port).into())
+}
+
+/// The same, at this address.
+pub(crate) fn is_healthy_at(address: SocketAddr) -> bool {
+    let Ok(mut stream) = TcpStream::connect(address) else {
         return false;
     };
     let mut said = String::new();
@@ -116,8 +121,20 @@ pub(crate) fn is_healthy(port: u16) -> bool {
 
 /// A member of an etcd, whose members reach each other at these ports.
 pub(crate) fn etcd_member(folder: &Scratch, at: usize, port: u16, peers: &[u16]) -> Running {
-    let url = format!("http://127.0.0.1:{port}");
-    let peer = |at: usize| format!("http://127.0.0.1:{}", peers[at]);
+    let etcd = (command("etcd"), Ipv4Addr::LOCALHOST);
+    etcd_member_of(etcd, folder, at, port, peers)
+}
+
+/// The same, started by this command on the machine with this address.
+pub(crate) fn etcd_member_of(
+    (mut etcd, host): (Command, Ipv4Addr),
+    folder: &Scratch,
+    at: usize,
+    port: u16,
+    peers: &[u16],
+) -> Running {
+    let url = format!("http://{host}:{port}");
+    let peer = |at: usize| format!("http://{host}:{}", peers[at]);
     let all: Vec<_> = (0..peers.len())
         .map(|at| format!("m{at}={}", peer(at)))
         .collect();
@@ -125,7 +142,6 @@ pub(crate) fn etcd_member(folder: &Scratch, at: usize, port: u16, peers: &[u16])
         0 => folder.join("etcd"),
         _ => folder.join(&format!("etcd{at}")),
     };
-    let mut etcd = command("etcd");
     for (name, value) in [
         ("--name", &*format!("m{at}")),
         ("--data-dir", &store.display().to_string()),

@@ -6,13 +6,14 @@ use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
-use std::process::{ExitStatus, Stdio, id};
+use std::process::{Command, ExitStatus, Stdio, id};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread::{panicking, sleep};
 use std::time::{Duration, Instant};
 
 use rideau_testing::{Running, Signal, Start, command};
 
+use crate::networks::Network;
 use crate::wire::Wire;
 
 /// How long anything may take. It only ends a test that would hang.
@@ -49,6 +50,7 @@ const ALL_FILES: &str = r#" ulimit -n "$(ulimit -Hn)";"#;
 
 pub(crate) struct Server {
     child: Running,
+    host: Ipv4Addr,
     port: u16,
     http: Option<u16>,
     folder: PathBuf,
@@ -149,13 +151,35 @@ impl Server {
         server
     }
 
+    /// The same as [`with`](Self::with), in a network of the test.
+    pub(crate) fn within(network: &Network, config: &str) -> Self {
+        let program = program();
+        let mut server = Self::launch_in(Some(network), &program, config, None, ALL_FILES);
+        server.wait_until_ready();
+        server
+    }
+
     fn launch_of(program: &Path, config: &str, http: Option<u16>, first: &str) -> Self {
+        Self::launch_in(None, program, config, http, first)
+    }
+
+    fn launch_in(
+        network: Option<&Network>,
+        program: &Path,
+        config: &str,
+        http: Option<u16>,
+        first: &str,
+    ) -> Self {
+        let host = network.map_or(Ipv4Addr::LOCALHOST, Network::host);
         let folder = folder();
         let port = free_port();
         let file = folder.join("rideau.toml");
         let admin = http.map_or("none".into(), |port| format!("127.0.0.1:{port}"));
-        // Both, as by default.
-        let listen = format!(r#"["127.0.0.1:{port}", "[::1]:{port}"]"#);
+        let listen = match network {
+            Some(_) => format!(r#"["{host}:{port}"]"#),
+            // Both, as by default.
+            None => format!(r#"["127.0.0.1:{port}", "[::1]:{port}"]"#),
+        };
         let head = format!("[server]\nlisten = {listen}\nadmin = \"{admin}\"\n");
         let secret = folder.join("secret");
         fs::write(&secret, "open sesame").unwrap();
@@ -165,9 +189,10 @@ impl Server {
         fs::create_dir(folder.join("small")).unwrap();
         let first = first.replace("{folder}", &folder.display().to_string());
         let raised = format!(r#"{first} exec "$0" "$@""#);
-        let mut command = match first.contains("mount ") {
-            true => command("unshare"),
-            false => command("bash"),
+        let mut command = match (network, first.contains("mount ")) {
+            (Some(network), _) => network.command("bash"),
+            (None, true) => command("unshare"),
+            (None, false) => command("bash"),
         };
         if first.contains("mount ") {
             command.args(["-m", "bash"]);
@@ -180,6 +205,7 @@ impl Server {
         let child = command.start();
         Self {
             child,
+            host,
             port,
             http,
             folder,
@@ -188,7 +214,7 @@ impl Server {
     }
 
     pub(crate) fn address(&self) -> SocketAddr {
-        (Ipv4Addr::LOCALHOST, self.port).into()
+        (self.host, self.port).into()
     }
 
     /// Where it speaks HTTP.
@@ -346,7 +372,13 @@ impl Drop for Server {
 pub(crate) fn run_with_all_files(name: &str, variable: &str) {
     let raised = r#"ulimit -n "$(ulimit -Hn)"; exec "$0" "$@""#;
     let mut test = command("sh");
-    test.args(["-c", raised]).arg(env::current_exe().unwrap());
+    test.args(["-c", raised]);
+    run_again(test, name, variable);
+}
+
+/// Run a test again in a process that this command makes. The variable tells it so.
+pub(crate) fn run_again(mut test: Command, name: &str, variable: &str) {
+    test.arg(env::current_exe().unwrap());
     test.args(["--exact", name, "--nocapture"]);
     let output = test.env(variable, "1").output().unwrap();
     let said = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);

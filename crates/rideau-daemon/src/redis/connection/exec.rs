@@ -30,8 +30,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
             };
             if let Next::Wait(wait) = step {
                 let (waits, begun) = self.begin_wait();
-                self.wait(wait, begun).await?;
-                self.count_wait(waits, begun);
+                let answer = self.wait(wait, begun).await?;
+                self.count_wait(waits, begun, answer);
             }
             answers.append(&mut self.client.out);
             count += 1;

@@ -6,7 +6,7 @@ use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::task::Poll;
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use rideau_config::User;
@@ -40,25 +40,30 @@ enum Woken {
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
-    /// Wait for the answer of a command; go on reading meanwhile.
-    pub(super) async fn wait(&mut self, wait: PendingCommand, begun: u64) -> Result<(), Over> {
+    /// Wait for the answer of a command; go on reading meanwhile. Says where in the output
+    /// the answer begins.
+    pub(super) async fn wait(&mut self, wait: PendingCommand, begun: u64) -> Result<usize, Over> {
         let PendingCommand {
             mut answer,
             name,
             awaits,
             is_silent,
             is_work,
+            is_hop,
         } = wait;
+        // Answers of another node come together, and leave together.
+        let may_come = is_hop && !self.client.card.outbox.is_killed();
+        let come = may_come.then(|| at_once(&mut answer)).flatten();
+        if let Some(finish) = come {
+            return Ok(self.finish(finish, &awaits, &name, is_silent));
+        }
         // Most waiting commands are answered soon; a command that was answered before
         // is not kept waiting.
         self.flush().await?;
         let waits = (!is_work).then(|| Waits::begin(&self.client));
         let _waits = match waits.transpose() {
             Ok(waits) => waits,
-            Err(wrong) => {
-                self.refuse_wait(wrong, is_silent);
-                return Ok(());
-            }
+            Err(wrong) => return Ok(self.refuse_wait(wrong, is_silent)),
         };
         let mut ticks = self.ticks().filter(|_| !is_work);
         let finish = loop {
@@ -77,8 +82,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
                     // What it waits for goes to others before it is told.
                     if let Err(wrong) = self.may_still(&awaits, &name) {
                         drop(answer);
-                        self.refuse_wait(wrong, is_silent);
-                        return self.end_if_killed().await;
+                        let answer = self.refuse_wait(wrong, is_silent);
+                        return self.end_if_killed().await.map(|()| answer);
                     }
                     self.tell()?;
                     self.flush().await?;
@@ -92,18 +97,22 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
                 }
             }
         };
+        Ok(self.finish(finish, &awaits, &name, is_silent))
+    }
+
+    /// Answer a command that has waited. Says where its answer begins.
+    fn finish(&mut self, finish: OnReady, awaits: &Awaits, name: &str, is_silent: bool) -> usize {
         // A client that waits for an answer need not say anything.
         self.client.hear();
-        if let Err(wrong) = self.may_still(&awaits, &name) {
+        if let Err(wrong) = self.may_still(awaits, name) {
             // What it was given in this moment goes back.
             drop(finish);
-            self.refuse_wait(wrong, is_silent);
-            return Ok(());
+            return self.refuse_wait(wrong, is_silent);
         }
         let before = self.client.out.len();
         let finished = panics::contain(|| finish(&mut self.client));
         finished.unwrap_or_else(|panicked| self.client.answer_panic(before, panicked));
-        Ok(())
+        before
     }
 
     /// Another client may have asked the connection to end while it was told something
@@ -145,12 +154,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
         })
     }
 
-    /// Answer a command that may not wait, or not any longer.
+    /// Answer a command that may not wait, or not any longer. Says where its answer begins.
     #[cold]
-    fn refuse_wait(&mut self, CommandError(text): CommandError, is_silent: bool) {
+    fn refuse_wait(&mut self, CommandError(text): CommandError, is_silent: bool) -> usize {
+        let before = self.client.out.len();
         if !is_silent {
             self.client.reply().error(text);
         }
+        before
     }
 
     /// Have room for what comes behind a command that waits. Says whether to read.
@@ -218,6 +229,16 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
         let mut ticks = interval_at(tokio::time::Instant::now() + TELL, TELL);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         Some(ticks)
+    }
+}
+
+/// The answer to a command, if it is there.
+fn at_once(answer: &mut Pin<Box<dyn Future<Output = OnReady> + Send>>) -> Option<OnReady> {
+    let mut context = Context::from_waker(Waker::noop());
+    match panics::contain(|| answer.as_mut().poll(&mut context)) {
+        Ok(Poll::Pending) => None,
+        Ok(Poll::Ready(finish)) => Some(finish),
+        Err(panicked) => Some(answer_panic(panicked)),
     }
 }
 

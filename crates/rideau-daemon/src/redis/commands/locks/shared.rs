@@ -89,7 +89,7 @@ pub(super) fn lock(
         move |client: &mut Client| ask.finish(client, answer, &tail)
     });
     // A hop is no wait.
-    wait.is_work = !is_waiting;
+    (wait.is_work, wait.is_hop) = (!is_waiting, !is_waiting);
     Ok(Next::Wait(wait))
 }
 
