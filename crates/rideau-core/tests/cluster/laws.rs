@@ -2,12 +2,14 @@
 //!
 //! A seed that fails is run again, and its last steps are printed. To see it alone:
 //! `RIDEAU_SEED=the seed cargo test -p rideau-core --profile sim --features planted --test
-//! cluster laws`. To run more: `RIDEAU_SEEDS=10000`; `RIDEAU_SOAK` means 100,000. To see more
-//! steps: `RIDEAU_STEPS=10000`.
+//! cluster laws`. To run more: `RIDEAU_SEEDS=50000`; `RIDEAU_SOAK` means 100,000. To see more
+//! steps: `RIDEAU_STEPS=10000`. Seeds share all cores.
 
 use std::collections::BTreeMap;
 use std::env;
 use std::panic::{self, AssertUnwindSafe};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
 
 use crate::bugs::Bug;
 use crate::faults::KINDS;
@@ -18,7 +20,7 @@ use crate::register::VALUES;
 use crate::world::{PARTITIONS, SECOND, World};
 
 /// How many seeds are run unless more are wanted, and where `RIDEAU_SOAK` is set.
-const SEEDS: u64 = 4_000;
+const SEEDS: u64 = 10_000;
 const SOAK_SEEDS: u64 = 100_000;
 /// How many seeds are run with wild clocks.
 const WILD_SEEDS: u64 = 60;
@@ -79,29 +81,78 @@ impl Seeds {
         Self { from: 0, count }
     }
 
-    /// Run all of them. Returns how often each kind of fault happened.
+    /// Run all of them, each core the next. Returns how often each kind of fault happened.
     pub(crate) fn pass(self) -> BTreeMap<&'static str, u64> {
-        let mut counts = BTreeMap::new();
-        let (mut steps, mut served, mut batches) = (0, 0, 0);
-        for seed in self.from..self.from + self.count {
+        let next = AtomicU64::new(self.from);
+        let cores = thread::available_parallelism().map_or(1, |cores| cores.get() as u64);
+        let all = thread::scope(|scope| {
+            let workers = (0..cores.min(self.count)).map(|_| scope.spawn(|| self.pass_some(&next)));
+            let workers: Vec<_> = workers.collect();
+            let all = workers.into_iter().map(|worker| worker.join().unwrap());
+            all.fold(Passed::default(), Passed::plus)
+        });
+        if let Some((seed, why)) = all.failure {
+            explain(seed, None);
+            panic!("RIDEAU_SEED={seed}: {why}");
+        }
+        let (seeds, steps, served, batches) = (self.count, all.steps, all.served, all.batches);
+        println!("{seeds} seeds, {steps} steps, {served} asks served, {batches} batches");
+        all.counts
+    }
+
+    /// Run the seeds that no other thread runs, until one fails.
+    fn pass_some(&self, next: &AtomicU64) -> Passed {
+        let end = self.from + self.count;
+        let mut passed = Passed::default();
+        loop {
+            let seed = next.fetch_add(1, Ordering::Relaxed);
+            if seed >= end {
+                return passed;
+            }
             match run(seed, None) {
-                Ok(world) => {
-                    steps += world.steps;
-                    served += world.served;
-                    batches += world.oracle.batches;
-                    for (kind, count) in world.faults.counts() {
-                        *counts.entry(*kind).or_default() += count;
-                    }
-                }
+                Ok(world) => passed.count(&world),
                 Err(why) => {
-                    explain(seed, None);
-                    panic!("RIDEAU_SEED={seed}: {why}");
+                    // The other threads end with the seeds that they have begun.
+                    next.fetch_max(end, Ordering::Relaxed);
+                    passed.failure = Some((seed, why));
+                    return passed;
                 }
             }
         }
-        let seeds = self.count;
-        println!("{seeds} seeds, {steps} steps, {served} asks served, {batches} batches");
-        counts
+    }
+}
+
+/// What came of some seeds.
+#[derive(Default)]
+struct Passed {
+    counts: BTreeMap<&'static str, u64>,
+    steps: u64,
+    served: u64,
+    batches: u64,
+    /// The lowest seed that failed.
+    failure: Option<(u64, String)>,
+}
+
+impl Passed {
+    fn count(&mut self, world: &World) {
+        self.steps += world.steps;
+        self.served += world.served;
+        self.batches += world.oracle.batches;
+        for (kind, count) in world.faults.counts() {
+            *self.counts.entry(*kind).or_default() += count;
+        }
+    }
+
+    fn plus(mut self, other: Self) -> Self {
+        self.steps += other.steps;
+        self.served += other.served;
+        self.batches += other.batches;
+        for (kind, count) in other.counts {
+            *self.counts.entry(kind).or_default() += count;
+        }
+        let failures = self.failure.into_iter().chain(other.failure);
+        self.failure = failures.min();
+        self
     }
 }
 

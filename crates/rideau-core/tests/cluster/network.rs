@@ -114,20 +114,17 @@ impl World {
         }
         let is_open =
             it.stalled <= self.now && it.cut_from_etcd <= self.now && self.etcd_down <= self.now;
-        let keys = it
-            .process
-            .as_ref()
-            .map(|process| process.machine.keys().watched());
-        let keys = keys.expect("it runs");
-        let last_arrival = it
-            .process
-            .as_ref()
-            .map_or(0, |process| process.watch_arrival);
+        let process = it.process.as_ref().expect("it was just seen");
+        let last_arrival = process.watch_arrival;
+        let is_news = self.etcd.revision() > from.1;
+        // Notes of progress come now and then.
+        let is_due = is_news || last_arrival + 300 * MILLI <= self.now;
+        let keys = (is_open && is_due).then(|| process.machine.keys().watched());
         let again = 10 * MILLI + self.rng.below(120 * MILLI);
         self.for_process(host, again, Event::Poll { watch });
-        if !is_open {
+        let Some(keys) = keys else {
             return;
-        }
+        };
         let mut is_over = false;
         let event = match self.etcd.changes(from.1, &[keys]) {
             Err(_) => {
@@ -137,7 +134,6 @@ impl World {
             Ok(mut seen) => {
                 seen.retain(|(revision, _)| *revision > from.1);
                 let revision = self.etcd.revision();
-                // Notes of progress come now and then.
                 if seen.is_empty() && last_arrival + 300 * MILLI > self.now {
                     return;
                 }
