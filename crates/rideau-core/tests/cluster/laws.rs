@@ -24,6 +24,8 @@ const SEEDS: u64 = 10_000;
 const SOAK_SEEDS: u64 = 100_000;
 /// How many seeds are run with wild clocks.
 const WILD_SEEDS: u64 = 60;
+/// How many seeds are run of each number of many nodes.
+const MANY_SEEDS: u64 = 4;
 /// How long things go wrong.
 const TROUBLE: u64 = 15 * SECOND;
 /// A node reports within this many seconds, if nothing goes wrong.
@@ -56,6 +58,7 @@ fn what_is_written_survives_clocks_of_half_and_double_rate() {
     for seed in 0..WILD_SEEDS {
         let mut world = World::new(seed, None, false);
         world.wild = true;
+        world.oracle.wild = true;
         let rng = &mut world.rng;
         for host in &mut world.hosts {
             host.rate = 500 + rng.below(1_501);
@@ -67,6 +70,25 @@ fn what_is_written_survives_clocks_of_half_and_double_rate() {
             .err()
             .filter(|why| !why.starts_with("G10"));
         assert_eq!(broken, None, "seed {seed}");
+    }
+}
+
+/// The same of more nodes than the usual three to nine.
+#[test]
+fn nothing_promised_is_broken_among_many_nodes() {
+    let sizes: &[usize] = match env::var_os("RIDEAU_SOAK") {
+        Some(_) => &[12, 24, 40, 70, 100],
+        None => &[12, 24, 40],
+    };
+    for size in sizes {
+        for seed in 0..MANY_SEEDS {
+            let mut world = World::new(seed, None, false);
+            while world.hosts.len() < *size {
+                world.add_host();
+            }
+            let broken = drive(&mut world).err();
+            assert_eq!(broken, None, "{size} nodes, seed {seed}");
+        }
     }
 }
 
@@ -287,6 +309,9 @@ fn unwell(world: &World) -> Option<String> {
         }
         if machine.parked() > 0 {
             return Some(format!("n{at} has parked asks"));
+        }
+        if process.config.version() != world.oracle.config.version() {
+            return Some(format!("n{at} does not know the newest config"));
         }
         if machine.is_moving() {
             return Some(format!("n{at} moves a partition"));

@@ -5,8 +5,10 @@
 mod alone;
 mod bugs;
 mod clients;
+mod configs;
 mod entry;
 mod faults;
+mod hello;
 mod holders;
 mod host;
 mod laws;
@@ -19,4 +21,5 @@ mod process;
 mod register;
 mod rows;
 mod serving;
+mod unique;
 mod world;

@@ -3,6 +3,7 @@
 
 use rideau_core::cluster::{Incarnation, PeerMessage, RowMessage, StoreOutcome, StoreRequest};
 
+use crate::unique::KeyMessage;
 use crate::world::{Event, Happening, MILLI, SECOND, STORE_WAIT, World};
 
 /// What a link carries.
@@ -10,6 +11,7 @@ use crate::world::{Event, Happening, MILLI, SECOND, STORE_WAIT, World};
 pub(crate) enum Carried {
     Peer(PeerMessage),
     Row(RowMessage),
+    Key(KeyMessage),
 }
 
 /// What lies between two hosts.
@@ -21,6 +23,8 @@ pub(crate) struct PeerPair {
     up: Option<(Incarnation, Incarnation)>,
     /// Nothing comes through any more, which no node has noticed yet.
     is_broken: bool,
+    /// The nodes refuse each other.
+    is_refused: bool,
     /// When the last message arrives, in each direction.
     arrivals: [u64; 2],
 }
@@ -231,6 +235,13 @@ impl World {
                 let is_cut = self.is_cut(host, other) || self.is_cut(other, host);
                 let ends = nodes[host].as_ref().zip(nodes[other].as_ref());
                 let ends = ends.filter(|_| !is_cut);
+                let refusal = ends.and_then(|_| self.refusal(host, other));
+                let pair = self.pairs.entry((host, other)).or_default();
+                let was_refused = std::mem::replace(&mut pair.is_refused, refusal.is_some());
+                if let Some(kind) = refusal.filter(|_| !was_refused) {
+                    self.faults.count(kind);
+                }
+                let ends = ends.filter(|_| refusal.is_none());
                 self.check_link(host, other, ends.map(|(a, b)| (a.clone(), b.clone())));
             }
         }
