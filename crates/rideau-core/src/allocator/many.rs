@@ -29,7 +29,7 @@ use crate::cluster::Partitions;
 use crate::time::Instant;
 use directory::Directory;
 use hosting::{Gate, HostPhase};
-use keys::KeyEpochs;
+use keys::KnownEpochs;
 
 pub use hosting::{ReadPart, RestorePart};
 pub use keys::ReportedKey;
@@ -54,7 +54,7 @@ pub struct Many {
     /// Says which partitions may be decided on, if they come and go.
     gate: Option<Gate>,
     /// The known epochs of the owners of keys.
-    key_epochs: KeyEpochs,
+    key_epochs: KnownEpochs,
     /// Values that became free and were not offered to an ask yet, while any ask waits.
     freed: Freed,
     /// The partition where the next ask begins to look.

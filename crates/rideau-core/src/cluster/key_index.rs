@@ -33,7 +33,7 @@ pub enum KeyAt {
 pub enum KeyTurn {
     /// It is the ask's turn until it [settles](KeyIndexes::settle).
     Now(KeyAt),
-    /// Another ask has the key just now.
+    /// Another ask has the key just now, or the ownership is over.
     Busy,
     /// These partitions have not reported their keys.
     Unready(Vec<u32>),
@@ -94,7 +94,9 @@ impl KeyIndexes {
 
     /// An ask wants a key of a partition that this node owns in this epoch.
     pub fn take(&mut self, partition: u32, epoch: u64, key: &[u8]) -> KeyTurn {
-        let index = self.index(partition, epoch);
+        let Some(index) = self.index(partition, epoch) else {
+            return KeyTurn::Busy;
+        };
         if !index.missing.is_empty() {
             return KeyTurn::Unready(index.missing.iter().copied().collect());
         }
@@ -141,7 +143,9 @@ impl KeyIndexes {
 
     /// Where a key is, to look at its record.
     pub fn look(&mut self, partition: u32, epoch: u64, key: &[u8]) -> Result<KeyAt, Vec<u32>> {
-        let index = self.index(partition, epoch);
+        let Some(index) = self.index(partition, epoch) else {
+            return Ok(KeyAt::Unsure);
+        };
         if !index.missing.is_empty() {
             return Err(index.missing.iter().copied().collect());
         }
@@ -157,7 +161,10 @@ impl KeyIndexes {
     /// its keys to.
     pub fn unready(&mut self, owned: &[(u32, u64)]) -> Vec<(u32, u64)> {
         let mut unready = owned.to_vec();
-        unready.retain(|(partition, epoch)| !self.index(*partition, *epoch).missing.is_empty());
+        unready.retain(|(partition, epoch)| {
+            let index = self.index(*partition, *epoch);
+            index.is_some_and(|index| !index.missing.is_empty())
+        });
         unready
     }
 
@@ -170,7 +177,9 @@ impl KeyIndexes {
     ) {
         self.stamp += 1;
         let stamp = self.stamp;
-        let index = self.index(partition, epoch);
+        let Some(index) = self.index(partition, epoch) else {
+            return;
+        };
         let before = index.missing.len();
         index
             .missing
@@ -254,7 +263,9 @@ impl KeyIndexes {
     }
 
     /// The index of a partition in this epoch. What was known in an older one is forgotten.
-    fn index(&mut self, partition: u32, epoch: u64) -> &mut KeyIndex {
+    /// There is none for an epoch that is over: an ask or a report that is late must not make
+    /// this forget who has a key now.
+    fn index(&mut self, partition: u32, epoch: u64) -> Option<&mut KeyIndex> {
         let missing = 0..self.partitions;
         let new = || KeyIndex {
             epoch,
@@ -262,9 +273,42 @@ impl KeyIndexes {
             keys: BTreeMap::new(),
         };
         let index = self.parts.entry(partition).or_insert_with(new.clone());
-        if index.epoch != epoch {
+        if index.epoch < epoch {
             *index = new();
         }
-        index
+        (index.epoch == epoch).then_some(index)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// An index of one partition whose only partition of values has reported.
+    fn ready(epoch: u64) -> KeyIndexes {
+        let mut indexes = KeyIndexes::new(1);
+        indexes.reported((0, epoch), &[0], []);
+        indexes
+    }
+
+    #[test]
+    fn an_ownership_that_is_over_changes_nothing() {
+        let mut indexes = ready(5);
+        assert_eq!(indexes.take(0, 5, b"k"), KeyTurn::Now(KeyAt::Nowhere));
+        assert_eq!(indexes.take(0, 4, b"other"), KeyTurn::Busy);
+        assert_eq!(indexes.look(0, 4, b"k"), Ok(KeyAt::Unsure));
+        indexes.reported((0, 4), &[0], [(&b"k"[..], 7)]);
+        assert_eq!(indexes.unready(&[(0, 4)]), []);
+        assert_eq!(indexes.take(0, 5, b"k"), KeyTurn::Busy, "it is still taken");
+    }
+
+    #[test]
+    fn a_new_ownership_knows_nothing_before_the_reports() {
+        let mut indexes = ready(5);
+        assert_eq!(indexes.take(0, 6, b"k"), KeyTurn::Unready(vec![0]));
+        assert_eq!(indexes.unready(&[(0, 6)]), [(0, 6)]);
+        indexes.reported((0, 6), &[0], [(&b"k"[..], 7)]);
+        let at = KeyAt::At([7].into());
+        assert_eq!(indexes.take(0, 6, b"k"), KeyTurn::Now(at));
     }
 }

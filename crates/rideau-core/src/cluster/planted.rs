@@ -51,6 +51,8 @@ pub enum Planted {
     NamedEarly,
     /// A late answer counts for a later keepalive.
     StreamKept,
+    /// The owner of a value takes the word of any owner of a key, however old.
+    OldKeyEpoch,
 }
 
 /// Whether this bug is switched on.

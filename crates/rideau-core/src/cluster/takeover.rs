@@ -198,6 +198,11 @@ impl Cluster {
             .collect();
         for (partition, since) in orphans {
             let target = targets[partition as usize].as_deref();
+            // A rank among many nodes takes long to find. Only the first may be due by now.
+            let is_first = target.is_none_or(|name| name == self.options.name);
+            if !is_first && since.after(wait) > now {
+                continue;
+            }
             let place = self.place(partition, target);
             let due = place.map(|place| since.after(wait.saturating_mul(place)));
             let purpose = Purpose::Takeover(partition);

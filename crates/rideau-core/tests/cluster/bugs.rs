@@ -19,6 +19,10 @@ pub(crate) enum Bug {
     SectionsOfAnyEpoch,
     /// A holder counts from the answer on.
     SureFromAnswer,
+    /// A change of the shared config does not say which version it is based on.
+    ConfigOverwritten,
+    /// Keys of records that are not written are not reported.
+    UnwrittenKeysUnreported,
     /// A lease that is given back at another node is over before its row is dropped.
     AnsweredBeforeDrop,
 }
@@ -76,6 +80,9 @@ finds! {
     an_old_link_that_is_read_is_found: Bug::Machine(Planted::OldLinkRead);
     sections_of_any_epoch_are_found: Bug::SectionsOfAnyEpoch;
     a_snapshot_that_is_named_early_is_found: Bug::Machine(Planted::NamedEarly);
+    an_old_word_for_a_key_is_found: Bug::Machine(Planted::OldKeyEpoch);
+    a_config_that_is_overwritten_is_found: Bug::ConfigOverwritten;
+    unwritten_keys_that_are_not_reported_are_found: Bug::UnwrittenKeysUnreported;
     an_answer_for_a_later_keepalive_is_found: Bug::Machine(Planted::StreamKept);
 }
 

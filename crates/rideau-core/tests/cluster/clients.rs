@@ -1,6 +1,7 @@
 //! Clients: each has one ask at a time, and relies on what it was told.
 
 use crate::host::{Answer, Ask, Reply, Wish};
+use crate::unique::{KEYS, key_partition};
 use crate::world::{Event, Happening, MILLI, PARTITIONS, SECOND, World};
 
 /// One client.
@@ -69,7 +70,12 @@ impl World {
 
     fn wish(&mut self, client: usize) -> (u32, Wish) {
         let partition = self.rng.below(u64::from(PARTITIONS)) as u32;
-        match self.rng.below(10) {
+        match self.rng.below(14) {
+            10.. => {
+                let key = self.rng.below(KEYS);
+                let ttl = SECOND / 5 + self.rng.below(2 * SECOND);
+                (key_partition(key + 1), Wish::Unique { key: key + 1, ttl })
+            }
             0..5 => {
                 let ttl = SECOND / 2 + self.rng.below(6 * SECOND);
                 (partition, Wish::Reserve { ttl })
@@ -106,23 +112,43 @@ impl World {
         it.ask = None;
         match (reply.answer, ask.wish) {
             (Answer::Granted { value, fence }, Wish::Reserve { ttl }) => {
-                let partition = ask.partition;
-                it.held.push(Held {
+                self.client_holds(ask.client, (ask.partition, value, fence), ttl)?;
+            }
+            (
+                Answer::GrantedKey {
                     partition,
                     value,
                     fence,
-                });
-                if it.held.len() > 6 {
-                    it.held.remove(0);
-                }
-                let until = it.since + if self.wild { 0 } else { ttl * 9 / 10 };
-                self.oracle.told(partition, value, fence, until)?;
+                },
+                Wish::Unique { ttl, .. },
+            ) => self.client_holds(ask.client, (partition, value, fence), ttl)?,
+            (Answer::Unknown | Answer::Reset, Wish::Reserve { .. } | Wish::Unique { .. }) => {
+                it.again = Some(ask);
             }
-            (Answer::Unknown | Answer::Reset, Wish::Reserve { .. }) => it.again = Some(ask),
             _ => (),
         }
         let pause = self.rng.below(60 * MILLI);
         self.after(pause, Happening::Client { client: ask.client });
         Ok(())
+    }
+
+    /// A client has a value now, and relies on it.
+    fn client_holds(
+        &mut self,
+        client: usize,
+        (partition, value, fence): (u32, u64, u64),
+        ttl: u64,
+    ) -> Result<(), String> {
+        let it = &mut self.clients[client];
+        it.held.push(Held {
+            partition,
+            value,
+            fence,
+        });
+        if it.held.len() > 6 {
+            it.held.remove(0);
+        }
+        let until = it.since + if self.wild { 0 } else { ttl * 9 / 10 };
+        self.oracle.told(partition, value, fence, until)
     }
 }

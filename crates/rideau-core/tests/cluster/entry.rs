@@ -251,6 +251,7 @@ impl World {
         }
         let message = match message {
             Carried::Row(message) => message,
+            Carried::Key(message) => return self.key_heard(host, from, message),
             Carried::Peer(message) => {
                 return self.step(host, |machine, now, effects| {
                     machine.heard(from, &message, now, effects);

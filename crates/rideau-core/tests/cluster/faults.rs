@@ -16,6 +16,7 @@ pub(crate) const KINDS: &[&str] = &[
     "cut to etcd, one way",
     "cut from etcd, one way",
     "compaction",
+    "config change",
     "doubled message",
     "drain",
     "election",
@@ -29,6 +30,7 @@ pub(crate) const KINDS: &[&str] = &[
     "lost message",
     "lost reply",
     "lost request",
+    "old version",
     "pause",
     "pause of etcd",
     "release at another node",
@@ -36,6 +38,7 @@ pub(crate) const KINDS: &[&str] = &[
     "sleep",
     "spent epoch",
     "stalled watch",
+    "wrong secret",
 ];
 
 /// What goes wrong in one run.
@@ -86,7 +89,7 @@ impl World {
         }
         let gap = self.rng.below(self.faults.gap);
         self.after(gap, Happening::Fault);
-        let kind = self.rng.below(18);
+        let kind = self.rng.below(21);
         if self.faults.kinds & (1 << kind) == 0 {
             return Ok(());
         }
@@ -115,6 +118,17 @@ impl World {
             }
             16 => self.drain(host),
             17 => self.evict(host),
+            18 => {
+                // Two operators at two nodes may be at it at once.
+                let other = self.rng.below(self.hosts.len() as u64) as usize;
+                self.change_config(host);
+                self.change_config(other);
+                Ok(())
+            }
+            19 | 20 => {
+                self.start_wrong(host, kind == 20);
+                Ok(())
+            }
             _ => Ok(()),
         }
     }
@@ -255,6 +269,7 @@ impl World {
             it.cut_to_etcd = 0;
             it.cut_from_etcd = 0;
             it.stalled = 0;
+            self.mend(host);
             let delay = self.rng.below(2 * SECOND);
             self.after(delay, Happening::Start { host });
         }

@@ -6,9 +6,11 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use rideau_core::Instant;
 use rideau_core::cluster::{Cluster, EntryRows, Incarnation, ReportedRow, RowDrops};
 
+use crate::configs::ConfigSide;
 use crate::holders::Release;
 use crate::locks::LockPart;
 use crate::register::{COUNTER_BITS, Entry, Hold, Register, VALUES};
+use crate::unique::KeySide;
 
 /// A machine with its clock, and the process on it, if it runs.
 pub(crate) struct Host {
@@ -33,6 +35,10 @@ pub(crate) struct Host {
     /// The watch shows nothing until then.
     pub(crate) stalled: u64,
     pub(crate) drains: bool,
+    /// It was started with a wrong file of the secret.
+    pub(crate) has_wrong_secret: bool,
+    /// The lowest and the highest version of the protocol between nodes that it speaks.
+    pub(crate) versions: (u32, u32),
     pub(crate) stopped: bool,
 }
 
@@ -68,6 +74,10 @@ pub(crate) struct Process {
     /// The locks of its partitions.
     pub(crate) locks: BTreeMap<u32, LockPart>,
     pub(crate) drops: RowDrops,
+    /// The text that all nodes share.
+    pub(crate) config: ConfigSide,
+    /// Keys that one record may have.
+    pub(crate) keys: KeySide,
     /// It has drained, and stops when it vouches for nothing any more.
     pub(crate) is_stopping: bool,
     pub(crate) releases: BTreeMap<u64, Release>,
@@ -111,6 +121,10 @@ pub(crate) struct HostedPart {
     pub(crate) uncommitted: BTreeMap<u64, u64>,
     /// The last entry that has reached the machine.
     pub(crate) appended: u64,
+    /// The last entry that is written.
+    pub(crate) written: u64,
+    /// Tells one load of the partition from the next.
+    pub(crate) load: u64,
     /// The pieces of a snapshot that is being made for this epoch.
     pub(crate) snapshot: Option<(u64, Vec<Vec<u8>>)>,
     pub(crate) spent: bool,
@@ -147,9 +161,21 @@ pub(crate) struct Read {
 /// What a client wants.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Wish {
-    Reserve { ttl: u64 },
-    Release { value: u64, fence: u64 },
-    Look { value: u64 },
+    Reserve {
+        ttl: u64,
+    },
+    /// A value whose record has a key for itself.
+    Unique {
+        key: u64,
+        ttl: u64,
+    },
+    Release {
+        value: u64,
+        fence: u64,
+    },
+    Look {
+        value: u64,
+    },
 }
 
 /// An ask on its way.
@@ -169,7 +195,18 @@ pub(crate) struct Ask {
 /// What an ask got.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Answer {
-    Granted { value: u64, fence: u64 },
+    Granted {
+        value: u64,
+        fence: u64,
+    },
+    /// The value of any partition.
+    GrantedKey {
+        partition: u32,
+        value: u64,
+        fence: u64,
+    },
+    /// A record has the key.
+    KeyTaken,
     Released,
     NotHeld,
     Full,
@@ -250,36 +287,39 @@ impl HostedPart {
                 }
                 _ => Did::Answer(Answer::NotHeld),
             },
-            Wish::Reserve { ttl } => {
-                let same = holds.iter().find(|(_, hold)| hold.ask == ask.key);
-                if let Some((value, hold)) = same {
-                    let granted = Answer::Granted {
-                        value: *value,
-                        fence: hold.fence,
-                    };
-                    return match self.uncommitted.get(&hold.fence) {
-                        Some(number) => Did::Wait(*number, granted),
-                        None => Did::Answer(granted),
-                    };
-                }
-                let Some(value) = (0..VALUES).find(|value| !holds.contains_key(value)) else {
-                    return Did::Answer(Answer::Full);
-                };
-                if self.counter >> COUNTER_BITS != 0 {
-                    return Did::Spent;
-                }
-                let fence = self.epoch << 32 | self.counter;
-                let hold = Hold {
-                    ask: ask.key,
-                    fence,
-                    end: clock + ttl,
-                };
-                Did::Write(
-                    self.entry(value, Some(hold), clock),
-                    Answer::Granted { value, fence },
-                )
-            }
+            Wish::Reserve { ttl } => self.reserve(ask.key, 0, clock + ttl, clock),
+            Wish::Unique { key, ttl } => self.reserve(ask.key, key, clock + ttl, clock),
         }
+    }
+
+    /// Give a value for an ask, whose record gets this key if it is not zero.
+    fn reserve(&self, ask: u64, key: u64, end: u64, clock: u64) -> Did {
+        let holds = &self.register.holds;
+        if let Some((value, hold)) = holds.iter().find(|(_, hold)| hold.ask == ask) {
+            let granted = Answer::Granted {
+                value: *value,
+                fence: hold.fence,
+            };
+            return match self.uncommitted.get(&hold.fence) {
+                Some(number) => Did::Wait(*number, granted),
+                None => Did::Answer(granted),
+            };
+        }
+        let Some(value) = (0..VALUES).find(|value| !holds.contains_key(value)) else {
+            return Did::Answer(Answer::Full);
+        };
+        if self.counter >> COUNTER_BITS != 0 {
+            return Did::Spent;
+        }
+        let fence = self.epoch << 32 | self.counter;
+        let hold = Hold {
+            ask,
+            fence,
+            end,
+            key,
+        };
+        let granted = Answer::Granted { value, fence };
+        Did::Write(self.entry(value, Some(hold), clock), granted)
     }
 
     fn entry(&self, value: u64, hold: Option<Hold>, clock: u64) -> Entry {

@@ -2,12 +2,14 @@
 //!
 //! A seed that fails is run again, and its last steps are printed. To see it alone:
 //! `RIDEAU_SEED=the seed cargo test -p rideau-core --profile sim --features planted --test
-//! cluster laws`. To run more: `RIDEAU_SEEDS=10000`; `RIDEAU_SOAK` means 100,000. To see more
-//! steps: `RIDEAU_STEPS=10000`.
+//! cluster laws`. To run more: `RIDEAU_SEEDS=50000`; `RIDEAU_SOAK` means 100,000. To see more
+//! steps: `RIDEAU_STEPS=10000`. Seeds share all cores.
 
 use std::collections::BTreeMap;
 use std::env;
 use std::panic::{self, AssertUnwindSafe};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
 
 use crate::bugs::Bug;
 use crate::faults::KINDS;
@@ -18,10 +20,12 @@ use crate::register::VALUES;
 use crate::world::{PARTITIONS, SECOND, World};
 
 /// How many seeds are run unless more are wanted, and where `RIDEAU_SOAK` is set.
-const SEEDS: u64 = 4_000;
+const SEEDS: u64 = 10_000;
 const SOAK_SEEDS: u64 = 100_000;
 /// How many seeds are run with wild clocks.
 const WILD_SEEDS: u64 = 60;
+/// How many seeds are run of each number of many nodes.
+const MANY_SEEDS: u64 = 4;
 /// How long things go wrong.
 const TROUBLE: u64 = 15 * SECOND;
 /// A node reports within this many seconds, if nothing goes wrong.
@@ -54,6 +58,7 @@ fn what_is_written_survives_clocks_of_half_and_double_rate() {
     for seed in 0..WILD_SEEDS {
         let mut world = World::new(seed, None, false);
         world.wild = true;
+        world.oracle.wild = true;
         let rng = &mut world.rng;
         for host in &mut world.hosts {
             host.rate = 500 + rng.below(1_501);
@@ -68,6 +73,25 @@ fn what_is_written_survives_clocks_of_half_and_double_rate() {
     }
 }
 
+/// The same of more nodes than the usual three to nine.
+#[test]
+fn nothing_promised_is_broken_among_many_nodes() {
+    let sizes: &[usize] = match env::var_os("RIDEAU_SOAK") {
+        Some(_) => &[12, 24, 40, 70, 100],
+        None => &[12, 24, 40],
+    };
+    for size in sizes {
+        for seed in 0..MANY_SEEDS {
+            let mut world = World::new(seed, None, false);
+            while world.hosts.len() < *size {
+                world.add_host();
+            }
+            let broken = drive(&mut world).err();
+            assert_eq!(broken, None, "{size} nodes, seed {seed}");
+        }
+    }
+}
+
 /// Seeds in a row.
 pub(crate) struct Seeds {
     from: u64,
@@ -79,29 +103,78 @@ impl Seeds {
         Self { from: 0, count }
     }
 
-    /// Run all of them. Returns how often each kind of fault happened.
+    /// Run all of them, each core the next. Returns how often each kind of fault happened.
     pub(crate) fn pass(self) -> BTreeMap<&'static str, u64> {
-        let mut counts = BTreeMap::new();
-        let (mut steps, mut served, mut batches) = (0, 0, 0);
-        for seed in self.from..self.from + self.count {
+        let next = AtomicU64::new(self.from);
+        let cores = thread::available_parallelism().map_or(1, |cores| cores.get() as u64);
+        let all = thread::scope(|scope| {
+            let workers = (0..cores.min(self.count)).map(|_| scope.spawn(|| self.pass_some(&next)));
+            let workers: Vec<_> = workers.collect();
+            let all = workers.into_iter().map(|worker| worker.join().unwrap());
+            all.fold(Passed::default(), Passed::plus)
+        });
+        if let Some((seed, why)) = all.failure {
+            explain(seed, None);
+            panic!("RIDEAU_SEED={seed}: {why}");
+        }
+        let (seeds, steps, served, batches) = (self.count, all.steps, all.served, all.batches);
+        println!("{seeds} seeds, {steps} steps, {served} asks served, {batches} batches");
+        all.counts
+    }
+
+    /// Run the seeds that no other thread runs, until one fails.
+    fn pass_some(&self, next: &AtomicU64) -> Passed {
+        let end = self.from + self.count;
+        let mut passed = Passed::default();
+        loop {
+            let seed = next.fetch_add(1, Ordering::Relaxed);
+            if seed >= end {
+                return passed;
+            }
             match run(seed, None) {
-                Ok(world) => {
-                    steps += world.steps;
-                    served += world.served;
-                    batches += world.oracle.batches;
-                    for (kind, count) in world.faults.counts() {
-                        *counts.entry(*kind).or_default() += count;
-                    }
-                }
+                Ok(world) => passed.count(&world),
                 Err(why) => {
-                    explain(seed, None);
-                    panic!("RIDEAU_SEED={seed}: {why}");
+                    // The other threads end with the seeds that they have begun.
+                    next.fetch_max(end, Ordering::Relaxed);
+                    passed.failure = Some((seed, why));
+                    return passed;
                 }
             }
         }
-        let seeds = self.count;
-        println!("{seeds} seeds, {steps} steps, {served} asks served, {batches} batches");
-        counts
+    }
+}
+
+/// What came of some seeds.
+#[derive(Default)]
+struct Passed {
+    counts: BTreeMap<&'static str, u64>,
+    steps: u64,
+    served: u64,
+    batches: u64,
+    /// The lowest seed that failed.
+    failure: Option<(u64, String)>,
+}
+
+impl Passed {
+    fn count(&mut self, world: &World) {
+        self.steps += world.steps;
+        self.served += world.served;
+        self.batches += world.oracle.batches;
+        for (kind, count) in world.faults.counts() {
+            *self.counts.entry(*kind).or_default() += count;
+        }
+    }
+
+    fn plus(mut self, other: Self) -> Self {
+        self.steps += other.steps;
+        self.served += other.served;
+        self.batches += other.batches;
+        for (kind, count) in other.counts {
+            *self.counts.entry(kind).or_default() += count;
+        }
+        let failures = self.failure.into_iter().chain(other.failure);
+        self.failure = failures.min();
+        self
     }
 }
 
@@ -236,6 +309,9 @@ fn unwell(world: &World) -> Option<String> {
         }
         if machine.parked() > 0 {
             return Some(format!("n{at} has parked asks"));
+        }
+        if process.config.version() != world.oracle.config.version() {
+            return Some(format!("n{at} does not know the newest config"));
         }
         if machine.is_moving() {
             return Some(format!("n{at} moves a partition"));

@@ -79,6 +79,8 @@ impl World {
         };
         let part = HostedPart {
             appended: register.number,
+            written: register.number,
+            load: id,
             snapshot: None,
             register,
             epoch,

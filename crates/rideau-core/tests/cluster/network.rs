@@ -3,6 +3,7 @@
 
 use rideau_core::cluster::{Incarnation, PeerMessage, RowMessage, StoreOutcome, StoreRequest};
 
+use crate::unique::KeyMessage;
 use crate::world::{Event, Happening, MILLI, SECOND, STORE_WAIT, World};
 
 /// What a link carries.
@@ -10,6 +11,7 @@ use crate::world::{Event, Happening, MILLI, SECOND, STORE_WAIT, World};
 pub(crate) enum Carried {
     Peer(PeerMessage),
     Row(RowMessage),
+    Key(KeyMessage),
 }
 
 /// What lies between two hosts.
@@ -21,6 +23,8 @@ pub(crate) struct PeerPair {
     up: Option<(Incarnation, Incarnation)>,
     /// Nothing comes through any more, which no node has noticed yet.
     is_broken: bool,
+    /// The nodes refuse each other.
+    is_refused: bool,
     /// When the last message arrives, in each direction.
     arrivals: [u64; 2],
 }
@@ -114,20 +118,17 @@ impl World {
         }
         let is_open =
             it.stalled <= self.now && it.cut_from_etcd <= self.now && self.etcd_down <= self.now;
-        let keys = it
-            .process
-            .as_ref()
-            .map(|process| process.machine.keys().watched());
-        let keys = keys.expect("it runs");
-        let last_arrival = it
-            .process
-            .as_ref()
-            .map_or(0, |process| process.watch_arrival);
+        let process = it.process.as_ref().expect("it was just seen");
+        let last_arrival = process.watch_arrival;
+        let is_news = self.etcd.revision() > from.1;
+        // Notes of progress come now and then.
+        let is_due = is_news || last_arrival + 300 * MILLI <= self.now;
+        let keys = (is_open && is_due).then(|| process.machine.keys().watched());
         let again = 10 * MILLI + self.rng.below(120 * MILLI);
         self.for_process(host, again, Event::Poll { watch });
-        if !is_open {
+        let Some(keys) = keys else {
             return;
-        }
+        };
         let mut is_over = false;
         let event = match self.etcd.changes(from.1, &[keys]) {
             Err(_) => {
@@ -137,7 +138,6 @@ impl World {
             Ok(mut seen) => {
                 seen.retain(|(revision, _)| *revision > from.1);
                 let revision = self.etcd.revision();
-                // Notes of progress come now and then.
                 if seen.is_empty() && last_arrival + 300 * MILLI > self.now {
                     return;
                 }
@@ -235,6 +235,13 @@ impl World {
                 let is_cut = self.is_cut(host, other) || self.is_cut(other, host);
                 let ends = nodes[host].as_ref().zip(nodes[other].as_ref());
                 let ends = ends.filter(|_| !is_cut);
+                let refusal = ends.and_then(|_| self.refusal(host, other));
+                let pair = self.pairs.entry((host, other)).or_default();
+                let was_refused = std::mem::replace(&mut pair.is_refused, refusal.is_some());
+                if let Some(kind) = refusal.filter(|_| !was_refused) {
+                    self.faults.count(kind);
+                }
+                let ends = ends.filter(|_| refusal.is_none());
                 self.check_link(host, other, ends.map(|(a, b)| (a.clone(), b.clone())));
             }
         }

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use rideau_core::cluster::{ClusterKeys, Incarnation, KeyChange, KeyRange, LogBatch, OwnerRecord};
 use rideau_testing::etcd_model::EtcdModel;
 
+use crate::configs::{CONFIG_KEY, TextHistory};
 use crate::register::{Entry, Register};
 
 /// The truth, from what etcd has applied, and what clients were told.
@@ -21,7 +22,10 @@ pub(crate) struct Oracle {
     /// Every batch that was ever written.
     written: BTreeMap<(Incarnation, u64), Vec<u8>>,
     seen: u64,
+    pub(crate) config: TextHistory,
     pub(crate) batches: u64,
+    /// Clocks are beyond what keys rest on.
+    pub(crate) wild: bool,
 }
 
 impl Oracle {
@@ -34,7 +38,9 @@ impl Oracle {
             open: BTreeSet::new(),
             written: BTreeMap::new(),
             seen: 1,
+            config: TextHistory::default(),
             batches: 0,
+            wild: false,
         }
     }
 
@@ -45,12 +51,15 @@ impl Oracle {
         }
         let log = KeyRange::prefix("/rideau/sim/log/");
         let changes = etcd
-            .changes(self.seen + 1, &[log])
+            .changes(self.seen + 1, &[log, KeyRange::one(CONFIG_KEY)])
             .expect("not compacted yet");
         self.seen = etcd.revision();
         for change in changes.iter().flat_map(|(_, changes)| changes) {
             if let KeyChange::Put(kept) = change {
-                let (log, seq) = self.keys.as_batch(&kept.key).expect("a batch");
+                let Some((log, seq)) = self.keys.as_batch(&kept.key) else {
+                    self.config.written(change)?;
+                    continue;
+                };
                 let batch = LogBatch::decode(&kept.value).expect("a batch");
                 if self
                     .written
@@ -77,6 +86,8 @@ impl Oracle {
                         self.applied(partition, &entry, now)?;
                     }
                 }
+                // What one batch frees and what it gives is in no order between partitions.
+                self.check_keys()?;
             }
         }
         Ok(())
@@ -98,6 +109,24 @@ impl Oracle {
             )),
             _ => Ok(()),
         }
+    }
+
+    /// G9: a key belongs to one record at most.
+    fn check_keys(&self) -> Result<(), String> {
+        if self.wild {
+            return Ok(());
+        }
+        let holds = self
+            .truth
+            .iter()
+            .flat_map(|register| register.holds.values());
+        let mut keys = BTreeSet::new();
+        for hold in holds.filter(|hold| hold.key != 0) {
+            if !keys.insert(hold.key) {
+                return Err(format!("G9: two records have key {}: {hold:?}", hold.key));
+            }
+        }
+        Ok(())
     }
 
     /// A client was told that it has a value until then.

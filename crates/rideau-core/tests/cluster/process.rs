@@ -7,9 +7,11 @@ use rideau_core::cluster::{
 };
 
 use crate::bugs::Bug;
+use crate::configs::CONFIGS;
 use crate::host::{Answer, Ask, Decided, PeerLink, Process, Read, Reply};
 use crate::loading::READS;
 use crate::network::Carried;
+use crate::unique::KeySide;
 use crate::world::{Event, Happening, MILLI, PARTITIONS, World};
 
 impl World {
@@ -21,6 +23,7 @@ impl World {
         let seed = self.rng.draw();
         let machine = Cluster::new(self.options(host), seed);
         let rows = EntryRows::new(self.options(host));
+        let keys = KeySide::new(self.options(host).planted);
         let it = &mut self.hosts[host];
         it.life += 1;
         it.paused_until = 0;
@@ -43,6 +46,8 @@ impl World {
             conns: Default::default(),
             locks: Default::default(),
             drops: Default::default(),
+            keys,
+            config: Default::default(),
             is_stopping: false,
             releases: Default::default(),
             watch: None,
@@ -51,6 +56,7 @@ impl World {
         });
         let (formers, wall) = (it.formers.clone(), it.wall(self.now));
         self.trace(|| format!("n{host} starts"));
+        self.for_process(host, MILLI, Event::ConfigLook);
         self.step(host, |machine, now, effects| {
             machine.began(formers, wall, now, effects);
         })
@@ -111,6 +117,7 @@ impl World {
                 process.wake_at = None;
                 self.step(host, Machine::advance)
             }
+            Event::FromEtcd { id, outcome } if id >= CONFIGS => self.config_done(host, id, outcome),
             Event::FromEtcd { id, outcome } if id >= READS => self.read_done(host, id, outcome),
             Event::FromEtcd { id, outcome } => {
                 if process.asked.remove(&id) {
@@ -150,6 +157,15 @@ impl World {
                 if process.forwarded.remove(&ask.id) {
                     self.answer(host, ask, Answer::Unknown, None);
                 }
+                Ok(())
+            }
+            Event::ConfigLook => {
+                self.look_at_config(host);
+                Ok(())
+            }
+            Event::KeySend { to, message } => self.send_key(host, to, message),
+            Event::KeyTimeOut { id } => {
+                self.key_time_out(host, id);
                 Ok(())
             }
             Event::Commit => self.commit(host),
@@ -346,6 +362,7 @@ impl World {
             Effect::Gone { node } => self.gone(host, &node)?,
             Effect::Tell(Certainty::Lost) => {
                 process.batches.clear();
+                process.keys.lost();
                 process.links.clear();
                 process.rows.joined(Incarnation::new("", 0));
                 self.close_all(host);

@@ -28,6 +28,8 @@ pub(crate) struct Hold {
     pub(crate) ask: u64,
     pub(crate) fence: u64,
     pub(crate) end: u64,
+    /// The key that it has for itself, or zero.
+    pub(crate) key: u64,
 }
 
 /// One change.
@@ -40,7 +42,7 @@ pub(crate) struct Entry {
     pub(crate) hold: Option<Hold>,
 }
 
-const ENTRY_LEN: usize = 56;
+const ENTRY_LEN: usize = 64;
 
 impl Entry {
     pub(crate) fn encode(&self) -> Vec<u8> {
@@ -48,6 +50,7 @@ impl Entry {
             ask: 0,
             fence: 0,
             end: 0,
+            key: 0,
         });
         let is_held = u64::from(self.hold.is_some());
         numbers_to_bytes(&[
@@ -58,6 +61,7 @@ impl Entry {
             hold.ask,
             hold.fence,
             hold.end,
+            hold.key,
         ])
     }
 
@@ -72,6 +76,7 @@ impl Entry {
                     ask: fields[4],
                     fence: fields[5],
                     end: fields[6],
+                    key: fields[7],
                 }),
             }
         };
@@ -142,7 +147,7 @@ impl Register {
         let touched = self.touched[value as usize];
         let mut all = vec![value, touched];
         if let Some(hold) = self.holds.get(&value) {
-            all.extend([hold.ask, hold.fence, hold.end]);
+            all.extend([hold.ask, hold.fence, hold.end, hold.key]);
         }
         numbers_to_bytes(&all)
     }
@@ -159,8 +164,14 @@ impl Register {
                 }
                 (_, &[value, touched, ref hold @ ..]) => {
                     register.touched[value as usize] = touched;
-                    if let &[ask, fence, end] = hold {
-                        register.holds.insert(value, Hold { ask, fence, end });
+                    if let &[ask, fence, end, key] = hold {
+                        let hold = Hold {
+                            ask,
+                            fence,
+                            end,
+                            key,
+                        };
+                        register.holds.insert(value, hold);
                     }
                 }
                 _ => panic!("a piece of a snapshot"),

@@ -1,10 +1,11 @@
 //! How a process serves asks: what it decides reaches the machine later, and is answered
 //! when it is written.
 
+use rideau_core::Instant;
 use rideau_core::cluster::AskRoute;
 
 use crate::bugs::Bug;
-use crate::host::{Answer, Ask, Decided, Did, HostedPart, Reply, Routed};
+use crate::host::{Answer, Ask, Decided, Did, HostedPart, Reply, Routed, Wish};
 use crate::register::{Entry, VALUES};
 use crate::world::{Event, FORWARD_WAIT, Happening, MILLI, World};
 
@@ -96,10 +97,11 @@ impl World {
             self.answer(host, ask, Answer::Down, None);
             return Ok(());
         };
-        let now = self.hosts[host].local(self.now);
-        while let Some(entry) = self.part(host, partition).expired(now) {
-            self.write(host, partition, epoch, entry)?;
+        if let Wish::Unique { key, .. } = ask.wish {
+            return self.serve_unique(host, ask, (partition, epoch), key);
         }
+        let now = self.hosts[host].local(self.now);
+        self.expire_values(host, partition, epoch, now)?;
         match self.part(host, partition).serve(&ask, now) {
             Did::Answer(answer) => self.answer(host, ask, answer, Some(epoch)),
             Did::Wait(number, answer) => self.wait(host, number, ask, answer),
@@ -118,7 +120,21 @@ impl World {
         Ok(())
     }
 
-    fn part(&mut self, host: usize, partition: u32) -> &mut HostedPart {
+    /// Free the values whose time is over.
+    pub(crate) fn expire_values(
+        &mut self,
+        host: usize,
+        partition: u32,
+        epoch: u64,
+        now: Instant,
+    ) -> Result<(), String> {
+        while let Some(entry) = self.part(host, partition).expired(now) {
+            self.write(host, partition, epoch, entry)?;
+        }
+        Ok(())
+    }
+
+    pub(crate) fn part(&mut self, host: usize, partition: u32) -> &mut HostedPart {
         let process = self.hosts[host].process.as_mut().expect("it runs");
         process.parts.get_mut(&partition).expect("it is served")
     }
@@ -133,7 +149,7 @@ impl World {
     }
 
     /// Change a register. That reaches the machine later.
-    fn write(
+    pub(crate) fn write(
         &mut self,
         host: usize,
         partition: u32,
@@ -242,13 +258,16 @@ impl World {
         for (partition, number) in process.batches.remove(&seq).into_iter().flatten() {
             if let Some(part) = process.parts.get_mut(&partition) {
                 part.uncommitted.retain(|_, waited| *waited != number);
+                part.written = part.written.max(number);
             }
             let key = (partition, number);
+            process.keys.written(key);
             replies.extend(process.waiting.remove(&key).into_iter().flatten());
         }
         for reply in replies {
             self.answer(host, reply.ask, reply.answer, None);
         }
+        self.settle_keys(host);
     }
 
     /// The outcome of these entries stays unknown.

@@ -14,11 +14,13 @@ use rideau_testing::etcd_model::EtcdModel;
 use crate::bugs::Bug;
 use crate::clients::Client;
 use crate::faults::Faults;
+use crate::hello::VERSIONS;
 use crate::holders::{HolderNews, LockClient, Release};
 use crate::host::{Ask, Host, Reply};
 use crate::leases::LeaseOracle;
 use crate::network::{Carried, PeerPair};
 use crate::oracle::Oracle;
+use crate::unique::KeyMessage;
 
 pub(crate) const MILLI: u64 = 1_000;
 pub(crate) const SECOND: u64 = 1_000_000;
@@ -113,6 +115,17 @@ pub(crate) enum Event {
     ForwardTimeOut {
         ask: Ask,
     },
+    /// An ask for a key, or what it needs to know, has taken too long.
+    KeyTimeOut {
+        id: u64,
+    },
+    /// An ask for a key goes to the owner of a value; this node, if it is to no other.
+    KeySend {
+        to: Option<Incarnation>,
+        message: KeyMessage,
+    },
+    /// The process looks at the text that all nodes share.
+    ConfigLook,
     /// What was decided reaches the machine.
     Commit,
     /// One piece of a snapshot is made.
@@ -163,6 +176,10 @@ pub(crate) enum Happening {
     },
     /// A machine whose clock stood still wakes up.
     Waken {
+        host: usize,
+    },
+    /// The operator starts a process anew, as it should be.
+    Mend {
         host: usize,
     },
     EtcdResumed,
@@ -274,6 +291,8 @@ impl World {
             cut_from_etcd: 0,
             stalled: 0,
             drains: false,
+            has_wrong_secret: false,
+            versions: VERSIONS,
             stopped: false,
         });
         let delay = self.rng.below(SECOND);
@@ -351,6 +370,10 @@ impl World {
             Happening::Links => self.check_links(),
             Happening::Fault => self.fault(),
             Happening::Start { host } => self.start(host),
+            Happening::Mend { host } => {
+                self.mend(host);
+                Ok(())
+            }
             Happening::Waken { host } => {
                 let it = &mut self.hosts[host];
                 if let Some(frozen) = it.frozen.take() {

@@ -11,7 +11,7 @@
 use std::fmt;
 
 use super::directory::{Directory, share};
-use super::keys::KeyEpochs;
+use super::keys::KnownEpochs;
 use super::{Many, Part};
 use crate::allocator::ask::Which;
 use crate::allocator::effects::{Effects, PartLog};
@@ -149,7 +149,7 @@ impl Many {
             events: 0,
             fence: options.fence,
             gate: None,
-            key_epochs: KeyEpochs::default(),
+            key_epochs: KnownEpochs::default(),
             freed: Freed::default(),
             next: 0,
         }

@@ -2,8 +2,7 @@
 //!
 //! Whether a record of another node has such a key is not known here. The owner of the key's
 //! partition knows, and vouches for an ask with the epoch of that ownership. When the owner
-//! changes, the new one has all nodes report their keys; a report is also the promise to take
-//! no word of older epochs any more. So a former owner that goes on cannot give a key again.
+//! changes, the new one has all nodes report their keys.
 
 use std::fmt;
 
@@ -12,29 +11,28 @@ use crate::allocator::ID_MARK;
 use crate::allocator::ask::{Key, Vouched};
 use crate::allocator::records::State;
 use crate::allocator::refused::Refused;
+use crate::cluster::KeyEpochs;
 
-/// The ownerships that keys are given out in.
+/// The ownerships that keys are given out in, as far as this node knows.
 #[derive(Default)]
-pub(super) struct KeyEpochs {
-    /// Older ones than these do not count any more, by partition.
-    promised: Vec<u64>,
+pub(super) struct KnownEpochs {
+    epochs: KeyEpochs,
     /// The newest that this node knows of.
     newest: Option<Newest>,
 }
 
 type Newest = Box<dyn Fn(u32) -> u64 + Send + Sync>;
 
-impl fmt::Debug for KeyEpochs {
+impl fmt::Debug for KnownEpochs {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("KeyEpochs").field(&self.promised).finish()
+        self.epochs.fmt(f)
     }
 }
 
-impl KeyEpochs {
-    fn newest(&self, partition: u32) -> u64 {
-        let promised = self.promised.get(partition as usize);
-        let known = self.newest.as_ref().map(|newest| newest(partition));
-        known.max(promised.copied()).unwrap_or(0)
+impl KnownEpochs {
+    fn takes(&self, partition: u32, epoch: u64) -> bool {
+        let known = self.newest.as_ref().map_or(0, |newest| newest(partition));
+        self.epochs.takes(partition, epoch, known)
     }
 }
 
@@ -59,10 +57,7 @@ impl Many {
 
     /// Take no word of an older ownership of this partition any more.
     pub fn promise(&mut self, partition: u32, epoch: u64) {
-        let promised = &mut self.key_epochs.promised;
-        promised.resize(self.parts.len(), 0);
-        let promised = &mut promised[partition as usize];
-        *promised = epoch.max(*promised);
+        self.key_epochs.epochs.promise(partition, epoch);
     }
 
     /// Keys that records have for themselves, and ids, whose partition is wanted: those of
@@ -142,7 +137,7 @@ impl Many {
             epoch,
             beside,
         } = vouched;
-        if epoch < self.key_epochs.newest(partition) {
+        if !self.key_epochs.takes(partition, epoch) {
             return Err(Refused::NotHere { partition });
         }
         match beside.filter(|beside| !self.serves(*beside as usize)) {
