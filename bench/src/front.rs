@@ -6,25 +6,34 @@
 //! All servers are started once and are there for all cases; they, `wrk` and
 //! the applications share all cores. Then our front alone: how long a first
 //! answer takes that has to start the application, and whether a request fails
-//! while its processes are killed or restarted. Passenger is a second part,
-//! where it is installed or `BENCH_PASSENGER=1` says that it should be.
+//! while its processes are killed or restarted. Then both with requests of other
+//! kinds: bodies, answers in pieces, TLS, HTTP/2, files, compression. HTTP/2 is
+//! measured where `h2load` is installed, which Debian has in `nghttp2-client`.
+//! Passenger is a last part, where it is installed or `BENCH_PASSENGER=1` says
+//! that it should be.
 //!
-//! `BENCH_CASE=16` (or `cold`, `faults`, `passenger`) measures that case alone,
-//! and `BENCH_SUBJECT=rideau,nginx` these fronts, for a look with `perf`.
+//! `BENCH_CASE=16` (or `cold`, `faults`, `post-64k`, `post-1m`, `chunked`, `tls`,
+//! `h2`, `file-4k`, `file-1m`, `gzip`, `passenger`) measures that case alone,
+//! `BENCH_CASE=tls,h2` these two, and `BENCH_SUBJECT=rideau,nginx` these fronts,
+//! for a look with `perf`.
 
 mod app;
 mod clients;
 mod cold;
 mod faults;
 mod goals;
+mod h2load;
+mod kinds;
+mod look;
 mod nginx;
 mod ours;
 mod passenger;
+mod question;
+mod site;
 mod started;
 mod wrk;
 
 use std::cell::Cell;
-use std::env;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::time::Duration;
@@ -34,8 +43,10 @@ pub(crate) use self::app::{WORD as APP, serve as serve_app};
 use self::app::start_app;
 use self::nginx::Kept;
 use self::ours::Listen;
+use self::question::{Question, Wire};
+use self::site::Site;
 use self::started::{Place, Started, free_address};
-use crate::measure::{Family, Metric, Plan, Row, Sample, Stall, Subject, compare};
+use crate::measure::{self, Family, Metric, Plan, Row, Sample, Stall, Subject, compare};
 use crate::report::{Format, OURS, Verdict, print, print_lines};
 use crate::talk::program;
 
@@ -58,12 +69,16 @@ struct Contestant {
     /// Processes of theirs that left their parents.
     elsewhere: Vec<u32>,
     failed: Cell<u64>,
+    /// What it serves beside the application.
+    site: Option<Site>,
 }
 
-/// This many connections, and what we should reach with them.
+/// What is asked, and what we should reach then.
 struct Case {
     name: &'static str,
-    connections: usize,
+    /// What is special about it.
+    title: &'static str,
+    question: Question,
     judge: fn(&[Row]) -> Vec<Verdict>,
 }
 
@@ -81,7 +96,8 @@ const PASSENGER_CASES: [Case; 2] = [
 const fn case(name: &'static str, connections: usize, judge: fn(&[Row]) -> Vec<Verdict>) -> Case {
     Case {
         name,
-        connections,
+        title: "small requests",
+        question: Question::small(connections),
         judge,
     }
 }
@@ -92,8 +108,6 @@ pub(crate) fn run(plan: &Plan, format: Format) {
     let program = program();
     eprintln!("ours: {}", program.display());
     let has_front = has_front(&program);
-    let only = env::var("BENCH_CASE").ok();
-    let is_wanted = |name: &str| only.as_ref().is_none_or(|only| only == name);
 
     if CASES.iter().any(|case| is_wanted(case.name)) {
         let contestants = contestants(&program, has_front);
@@ -107,9 +121,18 @@ pub(crate) fn run(plan: &Plan, format: Format) {
     if has_front && is_wanted("faults") {
         faults::run(&program, plan, format);
     }
+    kinds::run(&program, has_front, plan, format);
     if is_wanted("passenger") {
         passenger::run(&program, has_front, plan, format);
     }
+}
+
+fn is_wanted(case: &str) -> bool {
+    measure::is_wanted("BENCH_CASE", case)
+}
+
+fn subject_is_wanted(name: &str) -> bool {
+    measure::is_wanted("BENCH_SUBJECT", name)
 }
 
 /// Whether our program is one that serves applications.
@@ -124,21 +147,19 @@ fn has_front(program: &Path) -> bool {
 }
 
 fn contestants(program: &Path, has_front: bool) -> Vec<Contestant> {
-    let only = env::var("BENCH_SUBJECT").ok();
     let names = [ALONE, OURS, OURS_SOCKET, NGINX, NGINX_SOCKET, NGINX_CLOSE];
     let is_wanted = |name: &&str| {
         let is_ours = [OURS, OURS_SOCKET].contains(name);
-        let is_named = |only: &String| only.split(',').any(|only| only == *name);
-        (has_front || !is_ours) && only.as_ref().is_none_or(is_named)
+        (has_front || !is_ours) && subject_is_wanted(name)
     };
     let wanted = names.into_iter().filter(is_wanted);
     let started: Vec<_> = wanted
         .map(|name| match name {
             OURS => ours_contestant(OURS, program, Listen::Port),
             OURS_SOCKET => ours_contestant(OURS_SOCKET, program, Listen::Socket),
-            NGINX => nginx::start(name, "port", Kept::Yes),
-            NGINX_SOCKET => nginx::start(name, "socket", Kept::Yes),
-            NGINX_CLOSE => nginx::start(name, "port", Kept::No),
+            NGINX => nginx::start(name, "port", Kept::Yes, None),
+            NGINX_SOCKET => nginx::start(name, "socket", Kept::Yes, None),
+            NGINX_CLOSE => nginx::start(name, "port", Kept::No, None),
             _ => {
                 let address = free_address();
                 Contestant::new(ALONE, address, vec![start_app(Place::Port(address))])
@@ -167,7 +188,7 @@ fn contest(case: &Case, contestants: &[Contestant], plan: &Plan, format: Format)
         .iter()
         .map(|contestant| Subject {
             name: contestant.name,
-            run: Box::new(|| contestant.load(case.connections)),
+            run: Box::new(|| contestant.load(&case.question)),
         })
         .collect();
     let rows = compare(&subjects, plan);
@@ -176,7 +197,8 @@ fn contest(case: &Case, contestants: &[Contestant], plan: &Plan, format: Format)
         (failed > 0).then(|| goals::no_failure(contestant.name, failed))
     });
     let verdicts = (case.judge)(&rows).into_iter().chain(failed).collect();
-    let title = format!("front: {} connections", case.connections);
+    let connections = case.question.connections;
+    let title = format!("front: {}, {connections} connections", case.title);
     show(&title, case.name, &rows, verdicts, format);
 }
 
@@ -209,17 +231,22 @@ impl Contestant {
             servers,
             elsewhere: Vec::new(),
             failed: Cell::new(0),
+            site: None,
         }
     }
 
-    /// Lets `wrk` ask for a while.
-    fn load(&self, connections: usize) -> Result<Sample, Stall> {
+    /// Lets clients ask for a while.
+    fn load(&self, question: &Question) -> Result<Sample, Stall> {
         let elsewhere = self.elsewhere.iter().copied().map(Family::of);
         let families = self.servers.iter().map(Started::family);
         let families: Vec<_> = families.chain(elsewhere).collect();
         let cpu_time = || families.iter().map(Family::cpu_time).sum::<Duration>();
         let before = cpu_time();
-        let told = wrk::run(self.address, connections, SECONDS);
+        let url = self.url(question);
+        let told = match question.wire {
+            Wire::Plain | Wire::Tls => wrk::run(&url, question, SECONDS),
+            Wire::Http2 => h2load::run(&url, question, SECONDS),
+        };
         let cpu = cpu_time().saturating_sub(before);
         self.failed.set(self.failed.get() + told.failed);
         if told.requests == 0 {
@@ -231,5 +258,14 @@ impl Contestant {
             (Metric::P50, told.p50),
             (Metric::P99, told.p99),
         ])
+    }
+
+    fn url(&self, question: &Question) -> String {
+        let path = question.path;
+        match (question.wire, &self.site) {
+            (Wire::Plain, _) => format!("http://{}{path}", self.address),
+            (_, Some(site)) => format!("https://{}{path}", site.within_tls),
+            (_, None) => panic!("{} does not speak TLS", self.name),
+        }
     }
 }

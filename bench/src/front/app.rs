@@ -1,8 +1,10 @@
 //! The application behind every front: this program again, told by a word to
-//! answer three bytes to whatever it is asked.
+//! answer three bytes to whatever it is asked, but for two paths.
 //!
 //! One thread serves all connections, so that it costs a front little that its
 //! application runs on the same machine.
+
+mod bodies;
 
 use std::fs;
 use std::net::Ipv4Addr;
@@ -16,12 +18,15 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, UnixListener};
 use tokio::runtime::Builder;
 
+pub(super) use self::bodies::{CHUNKED, JSON, chunked, rows};
+
+use self::bodies::Page;
 use super::started::{Place, Started, this_program};
 
 /// What makes this program the application.
 pub(crate) const WORD: &str = "--app";
 
-/// What every request is answered.
+/// What requests are answered.
 pub(super) const BODY: &[u8] = b"ok\n";
 const ANSWER: &[u8] =
     b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 3\r\n\r\nok\n";
@@ -152,13 +157,28 @@ async fn answer<S: AsyncRead + AsyncWrite + Unpin>(mut stream: S) {
             _ => return,
         }
         while let Some(end) = head_len(&buffer[..len]) {
-            let is_last = is_last(&buffer[..end]);
-            let answer = if is_last { LAST_ANSWER } else { ANSWER };
-            if stream.write_all(answer).await.is_err() || is_last {
+            let head = &buffer[..end];
+            let is_last = is_last(head);
+            // It costs the smallest request no second look.
+            let (page, body) = match head.starts_with(b"GET / ") {
+                true => (Page::Word, 0),
+                false => (Page::of(head), body_len(head)),
+            };
+            let here = body.min(len - end);
+            if bodies::skip(&mut stream, body - here).await.is_err() {
                 return;
             }
-            buffer.copy_within(end..len, 0);
-            len -= end;
+            let written = match page {
+                Page::Word if is_last => stream.write_all(LAST_ANSWER).await,
+                Page::Word => stream.write_all(ANSWER).await,
+                Page::Chunked => bodies::write_chunked(&mut stream).await,
+                Page::Json => bodies::write_json(&mut stream).await,
+            };
+            if written.is_err() || is_last {
+                return;
+            }
+            buffer.copy_within(end + here..len, 0);
+            len -= end + here;
         }
     }
 }
@@ -176,6 +196,12 @@ pub(super) fn field<'a>(head: &'a [u8], name: &str) -> Option<&'a str> {
     let mut fields = lines.filter_map(|line| str::from_utf8(line).ok()?.split_once(':'));
     let (_, value) = fields.find(|(known, _)| known.eq_ignore_ascii_case(name))?;
     Some(value.trim())
+}
+
+/// Bytes that follow a head; fronts that have read a body say how long it is.
+fn body_len(head: &[u8]) -> usize {
+    let len = field(head, "content-length").and_then(|len| len.parse().ok());
+    len.unwrap_or(0)
 }
 
 /// Whether the client wants the connection to end with the answer.

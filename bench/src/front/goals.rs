@@ -7,6 +7,8 @@ use crate::report::{OURS, Verdict};
 /// Of the requests that nginx answers, over the same kind of connection.
 const OPS_MIN: f64 = 0.9;
 const P99_MAX: f64 = 1.0;
+/// The same for requests of other kinds.
+const KIND_OPS_MIN: f64 = 0.85;
 /// Of the requests that Passenger answers.
 const PASSENGER_OPS_MIN: f64 = 3.0;
 /// Milliseconds that a start takes longer than one by hand.
@@ -26,6 +28,14 @@ pub(super) fn beside_nginx(rows: &[Row]) -> Vec<Verdict> {
         ]
     });
     verdicts.flatten().collect()
+}
+
+/// The same for requests that are not small and plain.
+pub(super) fn kind_beside_nginx(rows: &[Row]) -> Vec<Verdict> {
+    let ops = ratio(rows, OURS, NGINX, Metric::Ops);
+    let what = format!("req/s of {OURS} / {NGINX}");
+    let verdict = ops.map(|ops| Verdict::at_least(what, ops, KIND_OPS_MIN));
+    verdict.into_iter().collect()
 }
 
 pub(super) fn beside_passenger(rows: &[Row]) -> Vec<Verdict> {
@@ -76,6 +86,14 @@ mod tests {
         ];
         assert_eq!(met(&beside_nginx(&rows)), [true, true, false, true]);
         assert!(beside_nginx(&rows[1..3]).is_empty());
+    }
+
+    #[test]
+    fn other_kinds_are_judged_by_their_number_alone() {
+        let judge = |ours| kind_beside_nginx(&[row(OURS, ours, 9.0), row(NGINX, 100.0, 1.0)]);
+        assert_eq!(met(&judge(85.0)), [true]);
+        assert_eq!(met(&judge(84.0)), [false]);
+        assert!(kind_beside_nginx(&[row(OURS, 1.0, 1.0)]).is_empty());
     }
 
     #[test]

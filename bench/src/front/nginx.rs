@@ -9,6 +9,7 @@ use std::process::Command;
 
 use super::Contestant;
 use super::app::start_app;
+use super::site::Site;
 use super::started::{Place, Started, free_address};
 use crate::talk::Folder;
 
@@ -20,7 +21,7 @@ pub(super) enum Kept {
     No,
 }
 
-pub(super) fn start(name: &'static str, at: &str, kept: Kept) -> Contestant {
+pub(super) fn start(name: &'static str, at: &str, kept: Kept, site: Option<Site>) -> Contestant {
     let folder = Folder::new();
     let (app, upstream) = match at {
         "socket" => {
@@ -36,7 +37,8 @@ pub(super) fn start(name: &'static str, at: &str, kept: Kept) -> Contestant {
     let app = start_app(app);
     let address = free_address();
     let file = folder.path().join("nginx.conf");
-    let config = config(folder.path(), &address.to_string(), &upstream, kept);
+    let more = site.as_ref().map(Site::nginx).unwrap_or_default();
+    let config = config(folder.path(), &address.to_string(), &upstream, kept, &more);
     fs::write(&file, config).expect("the temporary folder can be written");
     let mut command = Command::new("nginx");
     command.arg("-c").arg(&file).arg("-p").arg(folder.path());
@@ -44,10 +46,13 @@ pub(super) fn start(name: &'static str, at: &str, kept: Kept) -> Contestant {
     command.args(["-e", "stderr"]);
     let nginx = Started::new(&mut command, &Place::Port(address), Some(folder));
     let nginx = nginx.unwrap_or_else(|why| panic!("nginx: {why}"));
-    Contestant::new(name, address, vec![nginx, app])
+    Contestant {
+        site,
+        ..Contestant::new(name, address, vec![nginx, app])
+    }
 }
 
-fn config(folder: &Path, listen: &str, upstream: &str, kept: Kept) -> String {
+fn config(folder: &Path, listen: &str, upstream: &str, kept: Kept, more: &str) -> String {
     let folder = folder.display();
     let user = if is_root() { "user root;\n" } else { "" };
     let (keep, speak) = match kept {
@@ -69,7 +74,7 @@ fn config(folder: &Path, listen: &str, upstream: &str, kept: Kept) -> String {
          keepalive_requests {MANY};\n\
          upstream app {{ server {upstream}; {keep} }}\n\
          server {{\n\
-         listen {listen};\n\
+         listen {listen};\n{more}\
          location / {{\n\
          proxy_pass http://app;\n{speak}\n\
          proxy_set_header Host $http_host;\n\

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::app;
+use super::site::Site;
 use super::started::{Place, Started, free_address, this_program};
 use crate::talk::Folder;
 
@@ -46,12 +47,22 @@ pub(super) fn steady(listen: Listen) -> Setting {
 
 /// Starts it, or says why that did not work.
 pub(super) fn start(program: &Path, setting: &Setting) -> Result<Ours, String> {
+    start_with(program, setting, None)
+}
+
+/// The same, and it serves a site as well.
+pub(super) fn start_with(
+    program: &Path,
+    setting: &Setting,
+    site: Option<&Site>,
+) -> Result<Ours, String> {
     let folder = Folder::new();
     let root = folder.path().join("app");
     fs::create_dir_all(root.join("tmp")).expect("the temporary folder can be written");
     let address = free_address();
     let file = folder.path().join("rideau.toml");
-    let config = config(setting, address, &root);
+    let more = site.map(Site::ours).unwrap_or_default();
+    let config = config(setting, address, &root, &more);
     fs::write(&file, config).expect("the temporary folder can be written");
     let mut command = Command::new(program);
     command.args(["serve", "--config"]).arg(&file);
@@ -63,7 +74,7 @@ pub(super) fn start(program: &Path, setting: &Setting) -> Result<Ours, String> {
     })
 }
 
-fn config(setting: &Setting, front: SocketAddr, root: &Path) -> String {
+fn config(setting: &Setting, front: SocketAddr, root: &Path, more: &str) -> String {
     let mut app = setting.app.clone();
     let listen = match setting.listen {
         Listen::Port => "port",
@@ -78,7 +89,7 @@ fn config(setting: &Setting, front: SocketAddr, root: &Path) -> String {
     format!(
         "[server]\nlisten = [\"{server}\"]\nadmin = \"none\"\n\
          [log]\nlevel = \"error\"\n\
-         [front]\nlisten = [\"{front}\"]\n\
+         [front]\nlisten = [\"{front}\"]\n{more}\
          [app.tiny]\nexec = {exec:?}\nroot = {root:?}\nlisten = \"{listen}\"\n\
          concurrency = 256\nmin = {min}\nmax = {max}\n"
     )

@@ -1,10 +1,11 @@
 //! The load: `wrk`, and what it says at its end.
 
+use std::fs;
 use std::io::ErrorKind;
-use std::net::SocketAddr;
 use std::process::Command;
 
-use crate::talk::fail;
+use super::question::Question;
+use crate::talk::{Folder, fail};
 
 /// What a run of `wrk` says.
 #[derive(Debug, PartialEq)]
@@ -19,24 +20,34 @@ pub(super) struct Told {
     pub(super) failed: u64,
 }
 
-/// Asks over this many connections for this many seconds.
+/// Asks for this many seconds.
 ///
 /// # Panics
 ///
 /// If it does not run, or says what cannot be read.
-pub(super) fn run(address: SocketAddr, connections: usize, seconds: u64) -> Told {
-    let run = Command::new("wrk")
+pub(super) fn run(url: &str, question: &Question, seconds: u64) -> Told {
+    let mut command = Command::new("wrk");
+    command
         .args(["-t1", "--latency", "--timeout", "10s"])
-        .arg(format!("-c{connections}"))
-        .arg(format!("-d{seconds}s"))
-        .arg(format!("http://{address}/"))
-        .output()
-        .expect("it ran before");
+        .arg(format!("-c{}", question.connections))
+        .arg(format!("-d{seconds}s"));
+    if let Some(coding) = question.coding {
+        command.args(["-H", &format!("Accept-Encoding: {coding}")]);
+    }
+    let folder = (question.body > 0).then(Folder::new);
+    if let Some(folder) = &folder {
+        let script = folder.path().join("post.lua");
+        let body = format!("string.rep(\"a\", {})", question.body);
+        let lines = format!("wrk.method = \"POST\"\nwrk.body = {body}\n");
+        fs::write(&script, lines).expect("the temporary folder can be written");
+        command.arg("-s").arg(script);
+    }
+    let run = command.arg(url).output().expect("it ran before");
     let text = String::from_utf8_lossy(&run.stdout);
     let told = Told::read(&text).filter(|_| run.status.success());
     told.unwrap_or_else(|| {
         let errors = String::from_utf8_lossy(&run.stderr);
-        panic!("wrk at {address} does not say how it went: {text}{errors}")
+        panic!("wrk at {url} does not say how it went: {text}{errors}")
     })
 }
 

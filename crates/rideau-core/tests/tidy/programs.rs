@@ -73,7 +73,7 @@ const OPENING: &[&str] = &[
 /// No command follows these before the next line.
 const NO_COMMAND: &[&str] = &["[[", "case", "done", "esac", "fi", "for"];
 /// What only a benchmark starts, beside which it says how it is installed.
-const PEERS: &[&str] = &["passenger"];
+const PEERS: &[&str] = &["h2load", "passenger"];
 /// Used where they are there: one builds the book, and cargo installs it where a book is wanted.
 const OPTIONAL: &[&str] = &["git", "mdbook", "sudo"];
 /// Programs in tests that must not exist, or whose configs are only read.
