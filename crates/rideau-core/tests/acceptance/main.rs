@@ -3,9 +3,10 @@
 //!
 //! The suite is that of `rideau-simulate`: each of its cells is run under the default and under
 //! time-outs with the same arrivals and the same holds. The soak tries more time-outs. Built
-//! with optimisation: `./test core`.
+//! with optimisation: `./test core`. Beside it is a table of what the machine of the apps learns.
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
+mod learning;
 mod theory;
 
 use rideau_core::Reason;
