@@ -34,6 +34,8 @@ mod harness;
 mod http2_floods;
 #[path = "apps/hung_upgrades.rs"]
 mod hung_upgrades;
+#[path = "apps/limits.rs"]
+mod limits;
 #[path = "apps/listeners.rs"]
 mod listeners;
 #[path = "apps/matrix.rs"]

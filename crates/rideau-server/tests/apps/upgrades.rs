@@ -17,8 +17,8 @@ use crate::harness::{
 };
 
 /// One that is always there.
-pub(crate) const APPS: &str = "[app.shop]\nroot = \"FOLDER\"\nlisten = \"socket\"\nmin = 1\nmax = 2\n\
-     concurrency = 64\nexec = APP\nstop_timeout = \"1s\"\n";
+pub(crate) const APPS: &str = "[app.shop]\nroot = \"FOLDER\"\nlisten = \"socket\"\nmin = 1\n\
+     max = 2\nconcurrency = 64\nexec = APP\nstop_timeout = \"1s\"\n";
 /// Ten values.
 const RANGE: &str = "[range.all]\nvalues = [\"0-9\"]\nstart = \"free\"\n";
 /// Clients of each version of HTTP.
@@ -32,7 +32,7 @@ pub(crate) struct Load {
 }
 
 impl Load {
-    /// So many of each version of HTTP.
+    /// This many for each version of HTTP.
     pub(crate) fn begin(front: SocketAddr, clients: usize) -> Self {
         let is_over = Arc::new(AtomicBool::new(false));
         let answers = Arc::new(AtomicU64::new(0));
