@@ -32,6 +32,10 @@ mod given;
 mod harness;
 #[path = "apps/http2_floods.rs"]
 mod http2_floods;
+#[path = "apps/hung_upgrades.rs"]
+mod hung_upgrades;
+#[path = "apps/limits.rs"]
+mod limits;
 #[path = "apps/listeners.rs"]
 mod listeners;
 #[path = "apps/matrix.rs"]

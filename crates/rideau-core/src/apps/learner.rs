@@ -4,9 +4,6 @@
 //! many answers came meanwhile. The quotient is what one process does at that level. No
 //! process has to be idle first.
 
-#[cfg(test)]
-mod simulation;
-
 use crate::time::Instant;
 
 /// The limits that can be learnt: each is about two thirds of the next, and has its double

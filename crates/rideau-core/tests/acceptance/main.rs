@@ -3,10 +3,17 @@
 //!
 //! The suite is that of `rideau-simulate`: each of its cells is run under the default and under
 //! time-outs with the same arrivals and the same holds. The soak tries more time-outs. Built
-//! with optimisation: `./test core`.
+//! with optimisation: `./test core`. Beside it are tables of what the machine of the apps learns
+//! and rejects.
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
+mod learning;
 mod theory;
+/// Shared with the tests of what a trial does.
+#[path = "../it/apps/traffic.rs"]
+#[allow(dead_code, reason = "the other tests look at more of it")]
+mod traffic;
+mod trial;
 
 use rideau_core::Reason;
 use rideau_simulate::suite::{

@@ -9,6 +9,7 @@ mod learning;
 mod room;
 mod servers;
 mod stage;
+mod traffic;
 mod trial;
 
 use rideau_core::apps::AppId;

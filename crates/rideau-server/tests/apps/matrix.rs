@@ -1,6 +1,6 @@
 //! Applications written elsewhere, in several languages and with their usual servers: what
 //! becomes of the requests while processes are killed, code is deployed that is good or broken
-//! in every way, and clients are slow.
+//! in every way, clients are slow, and the server itself is replaced by a newer one.
 //!
 //! Some of it is tried always, and all of it in a soak.
 
@@ -18,7 +18,7 @@ mod talk;
 use rideau_testing::skipped;
 
 use self::frameworks::Framework;
-use self::rows::{CHEAP, SOAK};
+use self::rows::{CHEAP, LAST, SOAK};
 use self::stage::Stage;
 use crate::harness::is_soak;
 
@@ -31,7 +31,7 @@ fn endures(framework: &Framework) {
     }
     let besides = if is_soak() { SOAK } else { &[] };
     let stage = Stage::new(framework);
-    for row in CHEAP.iter().chain(besides) {
+    for row in CHEAP.iter().chain(besides).chain([&LAST]) {
         eprintln!("{}: {}", framework.name, row.name);
         (row.run)(&stage);
     }

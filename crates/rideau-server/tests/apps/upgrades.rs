@@ -17,22 +17,23 @@ use crate::harness::{
 };
 
 /// One that is always there.
-const APPS: &str = "[app.shop]\nroot = \"FOLDER\"\nlisten = \"socket\"\nmin = 1\nmax = 2\n\
-     concurrency = 64\nexec = APP\nstop_timeout = \"1s\"\n";
+pub(crate) const APPS: &str = "[app.shop]\nroot = \"FOLDER\"\nlisten = \"socket\"\nmin = 1\n\
+     max = 2\nconcurrency = 64\nexec = APP\nstop_timeout = \"1s\"\n";
 /// Ten values.
 const RANGE: &str = "[range.all]\nvalues = [\"0-9\"]\nstart = \"free\"\n";
 /// Clients of each version of HTTP.
 const CLIENTS: usize = 32;
 
 /// Clients that ask one request after the other, and what they were told.
-struct Load {
+pub(crate) struct Load {
     is_over: Arc<AtomicBool>,
     answers: Arc<AtomicU64>,
     threads: Vec<JoinHandle<Result<(), String>>>,
 }
 
 impl Load {
-    fn begin(front: SocketAddr, clients: usize) -> Self {
+    /// This many for each version of HTTP.
+    pub(crate) fn begin(front: SocketAddr, clients: usize) -> Self {
         let is_over = Arc::new(AtomicBool::new(false));
         let answers = Arc::new(AtomicU64::new(0));
         let mut threads = Vec::new();
@@ -69,7 +70,7 @@ impl Load {
     }
 
     /// Wait until this many more were answered.
-    fn go_on(&self, more: u64) {
+    pub(crate) fn go_on(&self, more: u64) {
         let from = self.answers();
         until("more answers", || {
             self.answers() >= from + more || self.threads.iter().any(JoinHandle::is_finished)
@@ -77,7 +78,7 @@ impl Load {
     }
 
     /// No request was refused or lost.
-    fn end(self) {
+    pub(crate) fn end(self) {
         self.is_over.store(true, Ordering::Relaxed);
         for thread in self.threads {
             let done = thread.join().unwrap();
@@ -125,8 +126,17 @@ fn read_answer(stream: &mut TcpStream) -> Result<(String, Vec<u8>), String> {
                 name.eq_ignore_ascii_case("content-length")
                     .then(|| value.trim().parse::<usize>().ok())?
             });
-            let length = length.ok_or_else(|| format!("no length: {head}"))?;
-            if said.len() >= end + 4 + length {
+            let is_whole = match length {
+                Some(length) => said.len() >= end + 4 + length,
+                None if head
+                    .to_ascii_lowercase()
+                    .contains("\r\ntransfer-encoding: chunked") =>
+                {
+                    said.ends_with(b"\r\n0\r\n\r\n")
+                }
+                None => return Err(format!("no length: {head}")),
+            };
+            if is_whole {
                 return Ok((head, said.split_off(end + 4)));
             }
         }
@@ -183,7 +193,7 @@ async fn http2(front: SocketAddr, is_over: &AtomicBool, answers: &AtomicU64) -> 
 }
 
 /// What the operator is answered by the server that serves now, which may take its time.
-fn say(harness: &Harness, line: &str) -> String {
+pub(crate) fn say(harness: &Harness, line: &str) -> String {
     let mut said = String::new();
     until(line, || {
         said = try_say(harness, line).unwrap_or_default();
@@ -206,7 +216,7 @@ fn try_say(harness: &Harness, line: &str) -> std::io::Result<String> {
 }
 
 /// The process that serves now.
-fn serving_pid(harness: &Harness) -> i32 {
+pub(crate) fn serving_pid(harness: &Harness) -> i32 {
     let said = say(harness, "INFO server");
     let mut lines = said.lines();
     let found = lines.find_map(|line| line.trim().strip_prefix("process_id:"));
@@ -215,7 +225,7 @@ fn serving_pid(harness: &Harness) -> i32 {
 }
 
 /// Whether a process is there, and has not ended.
-fn is_alive(pid: i32) -> bool {
+pub(crate) fn is_alive(pid: i32) -> bool {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     stat.rsplit_once(") ")
         .is_some_and(|(_, rest)| !rest.starts_with('Z'))
@@ -223,7 +233,7 @@ fn is_alive(pid: i32) -> bool {
 
 /// End the server that has taken over; nothing is left of either. The older one is still
 /// ending its processes, perhaps, and must not be killed before it has.
-fn end(harness: Harness) {
+pub(crate) fn end(harness: Harness) {
     let older = harness.pid() as i32;
     let pid = serving_pid(&harness);
     if older != pid {
@@ -265,7 +275,7 @@ fn upgrades_lose_and_refuse_no_request() {
 }
 
 /// A program in the place of Rideau's that checks well, and then does this.
-fn fake(folder: &Path, name: &str, check: &str, then: &str) -> String {
+pub(crate) fn fake(folder: &Path, name: &str, check: &str, then: &str) -> String {
     let path = folder.join(name);
     let text = format!("#!/bin/sh\nif [ \"$1\" = check ]; then {check}; fi\n{then}\n");
     fs::write(&path, text).unwrap();

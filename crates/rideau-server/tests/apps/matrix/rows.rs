@@ -14,6 +14,7 @@ use super::load::{Sets, Wrk, asked};
 use super::stage::Stage;
 use super::talk::{Events, WebSocket, connect};
 use crate::harness::{is_soak, processes_of, until};
+use crate::upgrades::{Load, is_alive, serving_pid};
 
 /// Something that may happen.
 #[derive(Clone, Copy)]
@@ -40,6 +41,9 @@ pub(super) const CHEAP: &[Row] = &[
 
 /// What is tried in a soak besides.
 pub(super) const SOAK: &[Row] = &[row("code that is much slower", slow)];
+
+/// What is tried always, and last: the server is another process then.
+pub(super) const LAST: Row = row("a newer server takes over under load", upgraded);
 
 /// Seconds that `wrk` asks.
 const ASKS_FOR: u64 = 6;
@@ -270,6 +274,29 @@ fn streams(stage: &Stage<'_>) {
     until("the socket is closed", || !goes_on());
     assert_eq!(Events::open(harness).next(), Some(stage.version()));
     let _new = talk(stage, "two");
+}
+
+/// A newer server takes over from the running one, and another one from that, with processes of
+/// their own. All clients are answered.
+fn upgraded(stage: &Stage<'_>) {
+    const REQUESTS: u64 = 100;
+    let harness = &stage.harness;
+    let old = processes_of(&stage.folder);
+    let load = Load::begin(harness.front, 4);
+    load.go_on(REQUESTS);
+    let rounds = if is_soak() { 4 } else { 1 };
+    for _ in 0..rounds {
+        let before = serving_pid(harness);
+        harness.cli(&["upgrade"]);
+        assert_ne!(serving_pid(harness), before);
+        load.go_on(REQUESTS);
+        until("the end of the older one", || !is_alive(before));
+    }
+    load.go_on(REQUESTS);
+    load.end();
+    let now = processes_of(&stage.folder);
+    assert!(old.iter().all(|pid| !now.contains(pid)), "{old:?} {now:?}");
+    stage.serves();
 }
 
 /// Talk on a WebSocket, if the framework has them, and then again as often as this is called.

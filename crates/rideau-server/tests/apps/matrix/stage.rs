@@ -7,6 +7,7 @@ use std::path::PathBuf;
 
 use super::frameworks::{Code, Framework};
 use crate::harness::{Harness, folder, is_soak};
+use crate::upgrades;
 
 pub(super) struct Stage<'a> {
     pub(super) framework: &'a Framework,
@@ -79,6 +80,6 @@ impl<'a> Stage<'a> {
     }
 
     pub(super) fn end(self) {
-        self.harness.end();
+        upgrades::end(self.harness);
     }
 }
