@@ -5,7 +5,7 @@ use toml_edit::{Item, Table, TableLike, Value};
 use super::human::is_wild;
 use super::key::Key;
 use super::parts::part;
-use super::section::{At, Notes, Section, kind_of, suggest_section};
+use super::section::{At, Entry, Notes, Section, kind_of, suggest_section};
 use super::server::Limits;
 
 /// The tables of one named section.
@@ -124,54 +124,8 @@ fn listed<'a>(top: &Section<'a>, kind: &str, name_len_max: usize) -> Named<'a> {
     let Some(entry) = top.entry(kind) else {
         return Vec::new();
     };
-    let tables: Vec<(Option<&'a str>, &'a dyn TableLike, At)> = match entry.item {
-        Item::ArrayOfTables(all) => {
-            let table = |table: &'a Table| -> (Option<&'a str>, &'a dyn TableLike, At) {
-                let at = table
-                    .span()
-                    .map_or(entry.key_at.clone(), |at| header(notes, at));
-                (None, table, at)
-            };
-            all.iter().map(table).collect()
-        }
-        Item::Value(Value::Array(all)) => {
-            let tables = all.iter().filter_map(|value| {
-                let at = value.span().unwrap_or_else(|| entry.key_at.clone());
-                let Some(table) = value.as_inline_table() else {
-                    let message = format!("an element of `{kind}` is no table");
-                    notes.error(
-                        at,
-                        message,
-                        format!("write [[{kind}]] on a line of its own"),
-                    );
-                    return None;
-                };
-                let table: &'a dyn TableLike = table;
-                Some((None, table, at))
-            });
-            tables.collect()
-        }
-        item => {
-            let Some(table) = item.as_table_like() else {
-                note_no_table(notes, kind, item, entry.key_at.clone());
-                return Vec::new();
-            };
-            let entries = Section::all(notes, table, entry.key_at.clone()).entries;
-            let tables = entries.into_iter().filter_map(|entry| {
-                let at = entry.key_at.clone();
-                let table = entry.item.as_table_like();
-                if table.is_none() {
-                    let message =
-                        format!("`{}` stands in [{kind}], where only names do", entry.name);
-                    notes.error(at.clone(), message, format!("write [[{kind}]] above it"));
-                }
-                table.map(|table| (Some(entry.name), table, at))
-            });
-            tables.collect()
-        }
-    };
     let mut named: Named<'a> = Vec::new();
-    for (head, table, at) in tables {
+    for (head, table, at) in tables_of(notes, kind, entry) {
         let what = format!("[[{kind}]]");
         let section = Section::open(notes, table, at, &what, keys_of(kind));
         let given = section.entry("name").and_then(|entry| entry.item.as_str());
@@ -199,6 +153,52 @@ fn listed<'a>(top: &Section<'a>, kind: &str, name_len_max: usize) -> Named<'a> {
         named.push((name, section));
     }
     named
+}
+
+/// A table, its name if that is in its header, and where it begins.
+type Listed<'a> = (Option<&'a str>, &'a dyn TableLike, At);
+
+/// The tables of a list, however it is written.
+fn tables_of<'a>(notes: &'a Notes<'a>, kind: &str, entry: &Entry<'a>) -> Vec<Listed<'a>> {
+    match entry.item {
+        Item::ArrayOfTables(all) => {
+            let table = |table: &'a Table| -> Listed<'a> {
+                let at = table.span().map(|at| header(notes, at));
+                (None, table, at.unwrap_or_else(|| entry.key_at.clone()))
+            };
+            all.iter().map(table).collect()
+        }
+        Item::Value(Value::Array(all)) => {
+            let table = |value: &'a Value| -> Option<Listed<'a>> {
+                let at = value.span().unwrap_or_else(|| entry.key_at.clone());
+                let Some(table) = value.as_inline_table() else {
+                    let message = format!("an element of `{kind}` is no table");
+                    let hint = format!("write [[{kind}]] on a line of its own");
+                    notes.error(at, message, hint);
+                    return None;
+                };
+                Some((None, table, at))
+            };
+            all.iter().filter_map(table).collect()
+        }
+        item => {
+            let Some(table) = item.as_table_like() else {
+                note_no_table(notes, kind, item, entry.key_at.clone());
+                return Vec::new();
+            };
+            let entries = Section::all(notes, table, entry.key_at.clone()).entries;
+            let table = |entry: Entry<'a>| -> Option<Listed<'a>> {
+                let Some(table) = entry.item.as_table_like() else {
+                    let name = entry.name;
+                    let message = format!("`{name}` stands in [{kind}], where only names do");
+                    notes.error(entry.key_at, message, format!("write [[{kind}]] above it"));
+                    return None;
+                };
+                Some((Some(entry.name), table, entry.key_at))
+            };
+            entries.into_iter().filter_map(table).collect()
+        }
+    }
 }
 
 /// The first line of a table is its header.
