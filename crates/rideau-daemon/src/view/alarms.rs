@@ -47,6 +47,9 @@ struct AlarmLook<'a> {
     things: usize,
 }
 
+/// Looks at all things of a kind.
+type KindLook<'f, 'a> = &'f dyn Fn(&mut AlarmLook<'a>);
+
 /// Look for ever.
 pub(crate) async fn keep(daemon: Arc<Daemon>) {
     let mut ticks = tokio::time::interval(EVERY);
@@ -139,7 +142,7 @@ impl AlarmWatcher {
     }
 }
 
-impl AlarmLook<'_> {
+impl<'a> AlarmLook<'a> {
     fn wants(&self, kind: &str) -> bool {
         self.rules.iter().any(|rule| rule.kind == kind)
     }
@@ -148,7 +151,7 @@ impl AlarmLook<'_> {
     fn all(&mut self, daemon: &Daemon) {
         let catalog = daemon.catalog.load();
         let cluster = daemon.cluster.as_deref();
-        let kinds: [(&str, &dyn Fn(&mut Self)); 11] = [
+        let kinds: [(&str, KindLook<'_, 'a>); 11] = [
             ("pool", &|look| look.at(&PoolNow::all(&catalog))),
             ("group", &|look| {
                 look.at(&GroupNow::all(&catalog, Viewer::ALL))
