@@ -24,7 +24,7 @@ const BEHIND_MAX: usize = 1024;
 /// The kinds of events.
 pub const KINDS: &[&str] = &[
     "client", "session", "config", "pool", "range", "app", "leak", "shed", "server", "login",
-    "denied", "process",
+    "denied", "process", "alarm",
 ];
 
 /// The last events, and their subscribers.

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use rideau_core::{broker as core_broker, meter, regulator as core_regulator};
 
+use super::alarm::AlarmConfig;
 use super::app::AppConfig;
 use super::broker::{BrokerConfig, RegulatorConfig, Source};
 use super::certificate::CertificateConfig;
@@ -66,6 +67,8 @@ pub struct Config {
     pub certificates: Vec<CertificateConfig>,
     /// How a newer program takes over.
     pub upgrade: UpgradeConfig,
+    /// The alarms.
+    pub alarms: Vec<AlarmConfig>,
     /// Values that were written with variables.
     pub unexpanded: Arc<Vec<Unexpanded>>,
 }
@@ -92,6 +95,7 @@ impl Default for Config {
             upstreams: Vec::new(),
             certificates: Vec::new(),
             upgrade: UpgradeConfig::default(),
+            alarms: Vec::new(),
             unexpanded: Arc::default(),
         }
     }

@@ -1,5 +1,6 @@
 //! The sections of a file: which keys each has, and what a config has of it.
 
+use super::alarm::{self, AlarmConfig};
 use super::app::AppConfig;
 use super::broker::{BrokerConfig, RegulatorConfig};
 use super::certificate::CertificateConfig;
@@ -26,6 +27,8 @@ pub(super) struct Part {
     pub(super) name: &'static str,
     /// There is a table for each name, as in `[pool.pg-1]`.
     pub(super) is_named: bool,
+    /// The tables are a list, as `[[alarm]]`, and each has its name as a key.
+    pub(super) is_list: bool,
     pub(super) keys: &'static [Key],
     /// The names of what a config has of it.
     pub(super) names: fn(&Config) -> Vec<&str>,
@@ -34,9 +37,6 @@ pub(super) struct Part {
     /// The rows of one that is told nothing.
     pub(super) usual: Usual,
 }
-
-/// Sections that a later version will have, and what they are about.
-pub(super) const LATER: &[(&str, &str)] = &[("alarm", "alarms")];
 
 /// The key of everything that can be like another of its kind.
 const LIKE: Key = Key {
@@ -53,6 +53,7 @@ macro_rules! one {
         Part {
             name: $name,
             is_named: false,
+            is_list: false,
             keys: <$type>::KEYS,
             names: |_| Vec::new(),
             show: |$config, rows| {
@@ -72,6 +73,7 @@ macro_rules! named {
         Part {
             name: $name,
             is_named: true,
+            is_list: false,
             keys: $keys,
             names: |config| config.$($all).+.iter().map(|one| one.$($field).+.as_str()).collect(),
             show: |config, rows| {
@@ -156,6 +158,16 @@ pub(super) const PARTS: &[Part] = &[
         app.name
     ),
     one!("upgrade", UpgradeConfig, |config| &config.upgrade),
+    Part {
+        is_list: true,
+        ..named!(
+            "alarm",
+            AlarmConfig,
+            joined!(&[alarm::NAME], AlarmConfig::KEYS),
+            alarms,
+            name
+        )
+    },
 ];
 
 /// The section of this name.

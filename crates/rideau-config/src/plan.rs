@@ -66,6 +66,8 @@ pub struct Live {
 const HIDDEN: &str = "(hidden)";
 /// The effect of any change of a view.
 const ONLY_COUNTS: &str = "It only counts: no value and no holder is affected.";
+/// The effect of any change of an alarm.
+const ONLY_WATCHES: &str = "It only watches: no ask and no holder is affected.";
 /// Meanings are wrapped at this column.
 const WIDTH: usize = 100;
 /// Values longer than this are cut.
@@ -336,6 +338,7 @@ fn meaning(
         }
         ["range", _, key] => (range_meaning(key, around.thing()), 0),
         ["view", ..] => at_once(ONLY_COUNTS),
+        ["alarm", ..] => at_once(ONLY_WATCHES),
         ["upstream", _, key, ..] => at_once(apps::upstream_meaning(key, is_less)),
         ["app", _, key] | ["front", key] => at_once(apps::meaning(key, is_less)),
         ["limits", ..] if is_less => at_once("What is over it stays; nothing is added to it."),
@@ -414,6 +417,7 @@ fn arrive(kind: &str, name: &str, new: &Config) -> PlanStep {
         Some((Member::List(list), _)) => format!("{} at once.", count(list.len(), "member")),
         _ if kind == "range" => "Its values can be given out at once.".into(),
         _ if kind == "view" => ONLY_COUNTS.into(),
+        _ if kind == "alarm" => ONLY_WATCHES.into(),
         _ if kind == "certificate" => Effect::Connections.sentence().into(),
         _ if kind == "route" => Effect::Requests.sentence().into(),
         _ if kind == "app" => apps::arrival(name, new),
@@ -438,6 +442,7 @@ fn leave(kind: &str, name: &str, now: Option<&Now>) -> PlanStep {
         ("user", _) => "No client can be this user any more.".into(),
         ("group", _) => "The next ask of the group is refused.".into(),
         ("view", _) => ONLY_COUNTS.into(),
+        ("alarm", _) => "It ends, if it is on.".into(),
         ("certificate", _) => "New connections to its names get the default, or none.".into(),
         ("route", _) => Effect::Requests.sentence().into(),
         ("app", live) => apps::departure(live.copied()),

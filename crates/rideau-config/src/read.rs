@@ -8,6 +8,7 @@ use std::{fs, io};
 
 use toml_edit::{Document, TableLike};
 
+use super::alarm::AlarmConfig;
 use super::app::AppConfig;
 use super::broker::{BrokerConfig, RegulatorConfig};
 use super::certificate::CertificateConfig;
@@ -18,7 +19,7 @@ use super::fault::Faults;
 use super::front::FrontConfig;
 use super::keyed::Keyed;
 use super::lock::LockRule;
-use super::parts::{LATER, PARTS, Part, suggest_elsewhere};
+use super::parts::{PARTS, Part, suggest_elsewhere};
 use super::pool::{GroupConfig, PoolConfig};
 use super::range::{RangeConfig, StoreConfig};
 use super::route::RouteConfig;
@@ -215,16 +216,6 @@ fn check_top(notes: &Notes<'_>, root: &dyn TableLike) {
             continue;
         }
         let at = entry.key_at.clone();
-        if let Some((_, what)) = LATER.iter().find(|(name, _)| *name == entry.name) {
-            let verb = if what.ends_with('s') && !what.starts_with("the ") {
-                "are"
-            } else {
-                "is"
-            };
-            let message = format!("{what} {verb} not built into this version");
-            notes.error(at, message, format!("remove `{}`", entry.name));
-            continue;
-        }
         let what = if entry.item.is_table_like() {
             "section"
         } else {
@@ -281,6 +272,7 @@ impl Sections<'_> {
                 .flatten()
                 .collect(),
             upgrade: read_one(self.upgrade.as_ref()),
+            alarms: all(&self.alarms, AlarmConfig::read).flatten().collect(),
             unexpanded: Arc::default(),
             server: read_one(self.server.as_ref()),
             limits: read_one(self.limits.as_ref()),

@@ -3,6 +3,7 @@
 //! They stand between two comments, `<!-- keys: front -->` and `<!-- end of keys -->`. The
 //! first names a section, and perhaps which of its keys: `<!-- keys: user *_max -->`.
 
+use super::alarm::ALARM_NUMBERS;
 use super::key::{Effect, Form, Key, Usual};
 use super::kinds::{counted, grouped};
 use super::parts::{PARTS, part};
@@ -10,6 +11,8 @@ use super::shown::{rows_below, value_of};
 use super::words::show_size;
 
 const BEGIN: &str = "<!-- keys: ";
+/// The table of the numbers that alarms can look at.
+const NUMBERS: &str = "alarm-numbers";
 const END: &str = "<!-- end of keys -->";
 /// Where the tables are that several sections have.
 const SHARED: &str = "config.md";
@@ -28,7 +31,10 @@ pub fn with_tables(page: &str) -> String {
         let (what, rest) = piece.split_once(" -->").expect("the comment has an end");
         let (_, rest) = rest.split_once(END).expect("the table has an end");
         let (name, keys) = what.split_once(' ').unwrap_or((what, "*"));
-        let table = table(name, keys);
+        let table = match name {
+            NUMBERS => numbers(),
+            name => table(name, keys),
+        };
         out += &format!("{BEGIN}{what} -->\n\n{table}\n{END}{rest}");
     }
     out
@@ -99,6 +105,32 @@ fn table(name: &str, only: &str) -> String {
         out += &format!(" {} |\n", line.help);
     }
     out
+}
+
+/// The numbers that alarms can look at, by kind.
+fn numbers() -> String {
+    let mut out = String::from("| of | numbers |\n|---|---|\n");
+    let mut last = "";
+    for row in ALARM_NUMBERS.lines() {
+        let mut words = row.split(' ');
+        let (kind, number) = (
+            words.next().unwrap_or_default(),
+            words.next().unwrap_or_default(),
+        );
+        if kind == last {
+            out += &format!(", `{number}`");
+            continue;
+        }
+        let written = match kind {
+            "server" | "cluster" => kind.to_owned(),
+            "group" => "pool.@NAME".to_owned(),
+            kind => format!("{kind}.NAME"),
+        };
+        out += if last.is_empty() { "" } else { " |\n" };
+        out += &format!("| `{written}` | `{number}`");
+        last = kind;
+    }
+    out + " |\n"
 }
 
 /// A line of a table.

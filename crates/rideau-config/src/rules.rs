@@ -1,5 +1,6 @@
 //! Rules that hold between the parts of a file.
 
+mod alarms;
 mod apps;
 mod scopes;
 
@@ -46,6 +47,7 @@ pub(super) fn check(notes: &Notes<'_>, sections: &Sections<'_>, config: &Config)
     check_ranges(notes, sections, config);
     check_views(notes, sections, config);
     apps::check(notes, sections, config);
+    alarms::check(notes, sections, config);
 }
 
 /// Every address of the file, and those that count without it.

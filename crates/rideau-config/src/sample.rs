@@ -226,6 +226,23 @@ hosts            = ["reports.internal"]
         "upgrades: a newer program takes over from this one",
     )
     .about("See docs/apps-operate.md."),
+    Page::new(
+        "alarm",
+        "alarms: on the dashboard, in /metrics and to a webhook",
+    )
+    .about(
+        "Each number of a thing that a chart or SHOW has, and a limit for it. \
+                See docs/alarms.md.",
+    )
+    .more(
+        r#"
+[[alarm]]
+name = "pg almost empty"
+when = "pool.@pg.free < 2"
+for  = "10s"
+post = "https://hooks.example/ops"
+"#,
+    ),
 ];
 
 /// The sample file.
@@ -273,7 +290,10 @@ impl Page {
             "" => String::new(),
             name => format!(".{}", quoted_key(name)),
         };
-        *out += &format!("\n[{}{name}]\n", self.part);
+        *out += &match part.is_list {
+            true => format!("\n[[{}]]\n", self.part),
+            false => format!("\n[{}{name}]\n", self.part),
+        };
         let usual = (part.usual)();
         let lines = part.keys.iter().filter_map(|key| {
             let default = value_of(&usual, key.name).map(counted);

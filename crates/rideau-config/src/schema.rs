@@ -24,9 +24,14 @@ pub fn schema() -> String {
     let mut parts = Object::default();
     for part in PARTS {
         let table = table(part.keys, &(part.usual)());
-        let table = match part.is_named {
-            true => Object::typed("object").with("additionalProperties", table.written()),
-            false => table,
+        let by_name = || Object::typed("object").with("additionalProperties", table.written());
+        let table = match (part.is_list, part.is_named) {
+            (true, _) => {
+                let list = Object::typed("array").with("items", table.written());
+                any(&[list, by_name()])
+            }
+            (false, true) => by_name(),
+            (false, false) => table,
         };
         parts.push(part.name, table.written());
     }

@@ -1,11 +1,11 @@
 //! The sections of a file, opened: each with what it inherits, before its values are read.
 
-use toml_edit::{Item, TableLike};
+use toml_edit::{Item, Table, TableLike, Value};
 
 use super::human::is_wild;
 use super::key::Key;
 use super::parts::part;
-use super::section::{At, Notes, Section, kind_of, suggest_section};
+use super::section::{At, Entry, Notes, Section, kind_of, suggest_section};
 use super::server::Limits;
 
 /// The tables of one named section.
@@ -33,6 +33,7 @@ pub(super) struct Sections<'a> {
     pub(super) apps: Named<'a>,
     pub(super) upstreams: Named<'a>,
     pub(super) upgrade: Option<Section<'a>>,
+    pub(super) alarms: Named<'a>,
 }
 
 impl<'a> Sections<'a> {
@@ -76,6 +77,7 @@ impl<'a> Sections<'a> {
             apps: named("app"),
             upstreams: named("upstream"),
             upgrade: one("upgrade"),
+            alarms: listed(&top, "alarm", name_len_max),
         }
     }
 }
@@ -114,6 +116,116 @@ fn named<'a>(top: &Section<'a>, kind: &str, name_len_max: usize) -> Named<'a> {
         named.push((entry.name, section));
     }
     inherit(notes, kind, named)
+}
+
+/// The tables `[[kind]]`, each by its key `name`. Tables `[kind.NAME]` are the same.
+fn listed<'a>(top: &Section<'a>, kind: &str, name_len_max: usize) -> Named<'a> {
+    let notes = top.notes;
+    let Some(entry) = top.entry(kind) else {
+        return Vec::new();
+    };
+    let mut named: Named<'a> = Vec::new();
+    for (head, table, at) in tables_of(notes, kind, entry) {
+        let what = format!("[[{kind}]]");
+        let section = Section::open(notes, table, at, &what, keys_of(kind));
+        let given = section.entry("name").and_then(|entry| entry.item.as_str());
+        let Some(name) = head.or(given) else {
+            match section.has("name") {
+                true => drop(section.text("name")),
+                false => {
+                    let message = format!("[[{kind}]] has no `name`");
+                    notes.error(section.at.clone(), message, "give it one");
+                }
+            }
+            continue;
+        };
+        let at = section.at("name");
+        if given.is_some_and(|given| given != name) {
+            let message = format!("{kind} `{name}` has another name in its header");
+            notes.error(at.clone(), message, "remove one of them");
+        }
+        check_listed_name(notes, kind, name, &at, name_len_max);
+        if named.iter().any(|(known, _)| *known == name) {
+            let message = format!("there are two {kind}s named `{name}`");
+            notes.error(at, message, "give one of them another name");
+            continue;
+        }
+        named.push((name, section));
+    }
+    named
+}
+
+/// A table, its name if that is in its header, and where it begins.
+type Listed<'a> = (Option<&'a str>, &'a dyn TableLike, At);
+
+/// The tables of a list, however it is written.
+fn tables_of<'a>(notes: &'a Notes<'a>, kind: &str, entry: &Entry<'a>) -> Vec<Listed<'a>> {
+    match entry.item {
+        Item::ArrayOfTables(all) => {
+            let table = |table: &'a Table| -> Listed<'a> {
+                let at = table.span().map(|at| header(notes, at));
+                (None, table, at.unwrap_or_else(|| entry.key_at.clone()))
+            };
+            all.iter().map(table).collect()
+        }
+        Item::Value(Value::Array(all)) => {
+            let table = |value: &'a Value| -> Option<Listed<'a>> {
+                let at = value.span().unwrap_or_else(|| entry.key_at.clone());
+                let Some(table) = value.as_inline_table() else {
+                    let message = format!("an element of `{kind}` is no table");
+                    let hint = format!("write [[{kind}]] on a line of its own");
+                    notes.error(at, message, hint);
+                    return None;
+                };
+                Some((None, table, at))
+            };
+            all.iter().filter_map(table).collect()
+        }
+        item => {
+            let Some(table) = item.as_table_like() else {
+                note_no_table(notes, kind, item, entry.key_at.clone());
+                return Vec::new();
+            };
+            let entries = Section::all(notes, table, entry.key_at.clone()).entries;
+            let table = |entry: Entry<'a>| -> Option<Listed<'a>> {
+                let Some(table) = entry.item.as_table_like() else {
+                    let name = entry.name;
+                    let message = format!("`{name}` stands in [{kind}], where only names do");
+                    notes.error(entry.key_at, message, format!("write [[{kind}]] above it"));
+                    return None;
+                };
+                Some((Some(entry.name), table, entry.key_at))
+            };
+            entries.into_iter().filter_map(table).collect()
+        }
+    }
+}
+
+/// The first line of a table is its header.
+fn header(notes: &Notes<'_>, at: At) -> At {
+    let line = notes
+        .text
+        .get(at.clone())
+        .and_then(|text| text.lines().next());
+    at.start..at.start + line.map_or(0, |line| line.trim_end().len())
+}
+
+/// Such a name is read by people, and may have spaces.
+fn check_listed_name(notes: &Notes<'_>, kind: &str, name: &str, at: &At, len_max: usize) {
+    if name.trim().is_empty() {
+        let message = format!("a {kind} has an empty name");
+        notes.error(at.clone(), message, "give it one");
+    } else if name.contains(is_wild) {
+        let message = format!("the name {name:?} has letters that names cannot have");
+        notes.error(at.clone(), message, "write letters that can be seen");
+    } else if name.len() > len_max {
+        let message = format!("the name is {} bytes long", name.len());
+        notes.error(
+            at.clone(),
+            message,
+            format!("limits.name_len_max is {len_max}"),
+        );
+    }
 }
 
 /// Give each table what those it is like have and it has not.

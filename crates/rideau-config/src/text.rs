@@ -6,7 +6,7 @@
 
 use std::fmt;
 
-use toml_edit::{DocumentMut, Item, Key, Table, Value};
+use toml_edit::{DocumentMut, Item, Key, Table, TableLike, Value};
 
 use super::config::Config;
 use super::near::near;
@@ -54,7 +54,20 @@ pub fn get(text: &str, path: &str) -> Result<Option<String>, PathFault> {
     let document: DocumentMut = text.parse().map_err(|_| PathFault::NotToml)?;
     let parts = parts(path)?;
     let mut item = document.as_item();
-    for part in &parts {
+    let mut parts = parts.iter();
+    while let Some(part) = parts.next() {
+        if let Some(list) = item.as_array_of_tables() {
+            let mut tables = list.iter();
+            let table = tables.find(|table| is_called(table, part));
+            match table
+                .zip(parts.next())
+                .and_then(|(table, key)| table.get(key))
+            {
+                Some(below) => item = below,
+                None => return Ok(None),
+            }
+            continue;
+        }
         let Some(table) = item.as_table_like() else {
             return Ok(None);
         };
@@ -82,6 +95,20 @@ pub fn set(text: &str, path: &str, value: &str) -> Result<String, PathFault> {
     let mut document: DocumentMut = text.parse().map_err(|_| PathFault::NotToml)?;
     let parts = parts(path)?;
     let (last, above) = parts.split_last().ok_or(PathFault::Malformed)?;
+    let mut value: Value = value.parse().unwrap_or_else(|_| Value::from(value));
+    value.decor_mut().clear();
+    if let [kind, name] = above
+        && let Some(list) = document
+            .get_mut(kind)
+            .and_then(Item::as_array_of_tables_mut)
+    {
+        let at = list.iter().position(|table| is_called(table, name));
+        let Some(table) = at.and_then(|at| list.get_mut(at)) else {
+            return Err(PathFault::NoTable { part: name.clone() });
+        };
+        put(table, last, value)?;
+        return Ok(document.to_string());
+    }
     let mut item = document.as_item_mut();
     for (depth, part) in above.iter().enumerate() {
         let Some(table) = item.as_table_like_mut() else {
@@ -98,17 +125,29 @@ pub fn set(text: &str, path: &str, value: &str) -> Result<String, PathFault> {
     let Some(table) = item.as_table_like_mut() else {
         return Err(PathFault::NoTable { part: last.clone() });
     };
-    let mut value: Value = value.parse().unwrap_or_else(|_| Value::from(value));
-    value.decor_mut().clear();
     match table.get_mut(last) {
+        Some(Item::None) | None => add(item, last, value),
+        Some(_) => put(table, last, value)?,
+    }
+    Ok(document.to_string())
+}
+
+/// Whether a table of a list has this name.
+fn is_called(table: &Table, name: &str) -> bool {
+    table.get("name").and_then(Item::as_str) == Some(name)
+}
+
+/// Put a value into a table, with the comments of the one that was there.
+fn put(table: &mut dyn TableLike, key: &str, mut value: Value) -> Result<(), PathFault> {
+    match table.get_mut(key) {
         Some(Item::Value(old)) => {
             *value.decor_mut() = old.decor().clone();
             *old = value;
         }
-        Some(Item::None) | None => add(item, last, value),
+        Some(Item::None) | None => drop(table.insert(key, Item::Value(value))),
         Some(_) => return Err(PathFault::IsTable),
     }
-    Ok(document.to_string())
+    Ok(())
 }
 
 /// The table that a line of the text is in, as `pool.pg-1`; none at its top.
@@ -121,6 +160,9 @@ pub fn table_at(text: &str, line: usize) -> Option<&str> {
     };
     let heads = text.lines().take(line).filter_map(|line| {
         let (head, _) = line.trim_start().strip_prefix('[')?.rsplit_once(']')?;
+        // One of a list has brackets in brackets.
+        let head = head.strip_prefix('[').unwrap_or(head);
+        let head = head.strip_suffix(']').unwrap_or(head);
         is_table(head).then(|| head.trim())
     });
     heads.last()

@@ -18,6 +18,8 @@ use rideau_core::{Rng, Side, meter, pool, queue, valve};
 use rideau_process::{Ready, Signal};
 use toml_edit::{DocumentMut, Item, Key, Value};
 
+#[path = "config/alarms.rs"]
+mod alarms;
 #[path = "config/apps.rs"]
 mod apps;
 #[path = "config/upstreams.rs"]
@@ -858,6 +860,14 @@ fn reference() -> String {
 /// The paths of all values but those in lists, and the values.
 fn leaves(text: &str) -> Vec<(String, String)> {
     fn walk(path: &str, item: &Item, found: &mut Vec<(String, String)>) {
+        if let Some(tables) = item.as_array_of_tables() {
+            for table in tables {
+                let name = Key::new(table["name"].as_str().unwrap());
+                let path = format!("{path}.{}", name.display_repr());
+                walk(&path, &Item::Table(table.clone()), found);
+            }
+            return;
+        }
         match item.as_table_like() {
             Some(table) => {
                 for (key, item) in table.iter() {
@@ -899,7 +909,10 @@ fn collect(section: &str, item: &Item, shown: &mut BTreeSet<String>) {
     if !is_named {
         return walk(section, item, shown);
     }
-    for (_, item) in item.as_table_like().unwrap().iter() {
+    for table in item.as_array_of_tables().into_iter().flatten() {
+        walk(&format!("{section}.*"), &Item::Table(table.clone()), shown);
+    }
+    for (_, item) in item.as_table_like().into_iter().flat_map(|all| all.iter()) {
         walk(&format!("{section}.*"), item, shown);
     }
 }

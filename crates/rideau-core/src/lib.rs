@@ -10,6 +10,8 @@
 
 #[cfg(feature = "apps")]
 pub mod acme;
+#[cfg(feature = "alarm")]
+pub mod alarm;
 #[cfg(feature = "allocator")]
 pub mod allocator;
 #[cfg(feature = "apps")]

@@ -183,11 +183,12 @@ function foot(block) {
 }
 
 function alerts(block) {
+  const thing = (row) => `${row.kind} ${row.name}`.trim();
   const all = block.rows.map((row) => h("li", { class: row.level },
     sign(row.level), " ",
-    row.link ? h("a", { href: to(row.link) }, `${row.kind} ${row.name}`) : `${row.kind} ${row.name}`,
+    row.link ? h("a", { href: to(row.link) }, thing(row)) : thing(row),
     `: ${row.text}, ${row.since}. `,
-    h("a", { href: to(`explain/${encodeURIComponent(`${row.kind}:${row.name}`)}`), "aria-label": `Explain ${row.kind} ${row.name}` }, "Explain")));
+    row.name ? h("a", { href: to(`explain/${encodeURIComponent(`${row.kind}:${row.name}`)}`), "aria-label": `Explain ${thing(row)}` }, "Explain") : ""));
   if (block.more) all.push(h("li", { class: "quiet" }, `${block.more} more need a look: their lists begin with them.`));
   return h("section", { class: "block alerts", "aria-label": "What needs a look" },
     all.length ? h("ul", {}, ...all) : h("p", { class: "fine" }, sign("fine"), " Nothing needs a look."));

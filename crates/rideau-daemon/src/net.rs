@@ -2,6 +2,7 @@
 
 pub(crate) mod acme;
 mod acme_store;
+pub(crate) mod alarm_posts;
 pub mod control;
 mod der;
 pub(crate) mod tickets;

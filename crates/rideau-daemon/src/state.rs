@@ -1,5 +1,6 @@
 //! What the server has: names, leases, clients, sessions, and the rules of its config.
 
+pub(crate) mod alarms;
 pub(crate) mod answer;
 pub(crate) mod apps_side;
 pub(crate) mod attempts;

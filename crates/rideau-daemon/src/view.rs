@@ -1,5 +1,6 @@
 //! Views for operators: tables, numbers, metrics, history, and explanations.
 
+pub(crate) mod alarms;
 pub(crate) mod explain;
 pub(crate) mod facts;
 pub(crate) mod history;

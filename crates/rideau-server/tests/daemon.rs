@@ -16,6 +16,8 @@ mod blocking;
 mod clients;
 #[path = "daemon/cluster.rs"]
 mod cluster;
+#[path = "daemon/cluster_alarms.rs"]
+mod cluster_alarms;
 #[path = "daemon/cluster_clients.rs"]
 mod cluster_clients;
 #[path = "daemon/cluster_config.rs"]

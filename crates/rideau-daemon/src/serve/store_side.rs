@@ -17,10 +17,11 @@ use super::drain;
 use super::listener::Listener;
 use super::listening::{self, RedisListeners};
 use crate::admin::AdminListener;
-use crate::net::acme;
 use crate::net::control::ControlFiles;
 use crate::net::tls_files::TlsFiles;
+use crate::net::{acme, alarm_posts};
 use crate::state::daemon::Daemon;
+use crate::view::alarms;
 
 /// Members have so long to end beside a newer server, beyond their own time.
 const MEMBERS_WITHIN: Duration = Duration::from_secs(5);
@@ -159,6 +160,8 @@ impl StoreSide {
             self.tasks.push(notifying.abort_handle());
         }
         self.for_ever("the leak check", super::leak_check::keep);
+        self.for_ever("the alarms", alarms::keep);
+        self.for_ever("messages of alarms", alarm_posts::keep);
         self.for_ever("the epochs of fences", super::keep_epochs);
         let files = tls.clone();
         self.for_ever("the files of TLS", move |daemon| files.clone().keep(daemon));

@@ -21,6 +21,7 @@ use rideau_process as process;
 use rideau_process::panics;
 use tokio::sync::{Notify, watch};
 
+use crate::state::alarms::Alarms;
 use crate::state::apps_side::{AppsSide, SideKeys};
 use crate::state::budget::Budget;
 use crate::state::catalog::{Catalog, FOR_EVER, Left};
@@ -78,6 +79,8 @@ pub struct Daemon {
     /// How much each user has of shared limits.
     pub(crate) quotas: Quotas,
     pub(crate) events: Arc<Events>,
+    /// The alarms.
+    pub(crate) alarms: Alarms,
     /// The certificates of the front.
     pub(crate) certificates: Arc<CertificateBook>,
     /// Which users logged in, and which did not.
@@ -293,6 +296,7 @@ impl Daemon {
             upgrades,
             password_checks: ResizableSemaphore::new(config.limits.password_checks_max),
             settings: Settings::new(&config, source),
+            alarms: Alarms::new(&config, Arc::clone(&events)),
             config: ArcSwap::from_pointee(config),
             catalog: Arc::new(CatalogCell::new(catalog)),
             locks,
@@ -357,6 +361,7 @@ impl Daemon {
         self.apps.follow(&config);
         self.front.follow(config.front.clone());
         self.files.follow(&config);
+        self.alarms.follow(&config);
         let config = Arc::new(config);
         if let Some(cluster) = &self.cluster {
             cluster.names.follow(&config);

@@ -88,7 +88,7 @@ impl<'a> Viewer<'a> {
                 .iter()
                 .any(|kind| user.may_use(kind, name)),
             // These tell of all that was changed, and of what others do.
-            "config" | "client" | "session" => false,
+            "config" | "client" | "session" | "alarm" => false,
             kind => self.sees(kind, name),
         }
     }

@@ -1,6 +1,7 @@
 //! The HTTP side of a real server on ports of its own.
 
 mod actions;
+mod alarms;
 mod asks;
 mod audit;
 mod document;

@@ -6,6 +6,7 @@
 //! needs, such as colours and widths, is there. Names are written as they are on the wire, with
 //! their unit, so that a search finds the row; metrics have a unit of their own.
 
+mod alarms;
 mod apps;
 mod brokers;
 mod certificates;
@@ -30,6 +31,7 @@ use rideau::{Histogram, Reason, Tally};
 
 use crate::state::refusal_log::Dropped;
 
+pub(crate) use alarms::AlarmNow;
 pub(crate) use apps::{AppNow, ProcessNow};
 pub(crate) use brokers::BrokerNow;
 pub(crate) use certificates::CertificateNow;
@@ -80,7 +82,7 @@ pub(crate) struct Described {
 }
 
 /// Every kind, for what is said of all of them: the OpenAPI document, docs and tests.
-pub(crate) const KINDS: [Described; 18] = [
+pub(crate) const KINDS: [Described; 19] = [
     described::<PoolNow>(),
     described::<GroupNow>(),
     described::<BrokerNow>(),
@@ -96,6 +98,7 @@ pub(crate) const KINDS: [Described; 18] = [
     described::<HolderNow>(),
     described::<Dropped>(),
     described::<Limit>(),
+    described::<AlarmNow>(),
     described::<ClusterNow>(),
     described::<NodeNow>(),
     described::<PartitionNow>(),
@@ -206,6 +209,8 @@ pub(crate) enum Surface {
     History,
     /// A series that tells how fast it grows.
     Rate,
+    /// A number that only alarms look at; they may look at any that is on another surface, too.
+    Alarm,
 }
 
 /// A fact on a surface.
@@ -235,6 +240,7 @@ impl On {
     pub(crate) const HISTOGRAM: Self = Self::new(Surface::Histogram);
     pub(crate) const HISTORY: Self = Self::new(Surface::History);
     pub(crate) const RATE: Self = Self::new(Surface::Rate);
+    pub(crate) const ALARM: Self = Self::new(Surface::Alarm);
 
     const fn new(surface: Surface) -> Self {
         Self {
@@ -493,7 +499,7 @@ mod tests {
         let is = |all: &[Type]| all.contains(&fact.is);
         let is_number = is(&[Type::Count, Type::Bytes, Type::Span]);
         let is_plain = is_number || is(&[Type::Instant, Type::Text, Type::Flag, Type::Names]);
-        let is_plain = is_plain || is(&[Type::Size, Type::Shape("any")]);
+        let is_plain = is_plain || is(&[Type::Size, Type::Ratio, Type::Shape("any")]);
         let is_many = is(&[Type::Counts, Type::Tally]);
         if !fact.help.ends_with('.') || !fact.help.starts_with(|first: char| !first.is_lowercase())
         {
@@ -525,6 +531,7 @@ mod tests {
                     "no series"
                 }
                 Surface::Rate if fact.is != Type::Count => "it does not grow",
+                Surface::Alarm if !is_number && !is(&[Type::Ratio, Type::Size]) => "no number",
                 _ => continue,
             };
             return Some(wrong);

@@ -21,10 +21,10 @@ use tokio::time::MissedTickBehavior;
 use crate::state::daemon::Daemon;
 use crate::state::viewer::Viewer;
 use heat::Heats;
-use reader::Reader;
 use rings::{Reach, Rings};
 
 pub(crate) use heat::{BOUNDS_US, Column};
+pub(crate) use reader::Reader;
 pub(crate) use rings::HistoryUse;
 
 /// The last samples of a server.

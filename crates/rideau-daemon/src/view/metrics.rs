@@ -71,6 +71,7 @@ impl Collector for Numbers {
         page.facts(&NodeNow::all(cluster))?;
         page.facts(&AppNow::all(&self.daemon.apps, Viewer::ALL))?;
         page.facts(&CertificateNow::all(&self.daemon.certificates))?;
+        alarms(&mut page, &self.daemon)?;
         apps::room(&mut page, &self.daemon.apps, &self.daemon.config.load())?;
         process::encode(&mut page, self.daemon.started)
     }
@@ -210,6 +211,16 @@ fn counts(page: &mut Page<'_, '_>, daemon: &Daemon) -> fmt::Result {
         "How often the config was changed since the start",
         changes as f64,
     )
+}
+
+/// Each alarm, and whether it is on.
+fn alarms(page: &mut Page<'_, '_>, daemon: &Daemon) -> fmt::Result {
+    let all = daemon.alarms.all().into_iter();
+    let rows = all.map(|alarm| {
+        let is_on = f64::from(u8::from(alarm.is_on()));
+        (vec![("alarm", alarm.name)], is_on)
+    });
+    page.gauges("rideau_alarm", "Whether the alarm is on", rows)
 }
 
 /// Metrics of all ranges together.

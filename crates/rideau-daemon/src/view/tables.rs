@@ -21,8 +21,9 @@ pub(crate) use page::{More, Page};
 use crate::state::daemon::Daemon;
 use crate::state::viewer::Viewer;
 use crate::view::facts::{
-    self, AppNow, BrokerNow, CertificateNow, Facts, GroupNow, Limit, NodeNow, PartitionNow,
-    PoolNow, ProcessNow, RangeNow, RegulatorNow, RuleNow, Surface, ViewNow, in_unit, since_1970,
+    self, AlarmNow, AppNow, BrokerNow, CertificateNow, Facts, GroupNow, Limit, NodeNow,
+    PartitionNow, PoolNow, ProcessNow, RangeNow, RegulatorNow, RuleNow, Surface, ViewNow, in_unit,
+    since_1970,
 };
 
 /// Rows below the names of their columns. New columns come only at the end.
@@ -93,6 +94,8 @@ pub enum TableKind {
     Nodes,
     /// The partitions of the cluster, with their owners.
     Partitions,
+    /// The alarms, and how each is.
+    Alarms,
 }
 
 /// Which rows are wanted.
@@ -121,7 +124,7 @@ impl Default for TableQuery<'_> {
 
 impl TableKind {
     /// All that there is to look at.
-    pub const ALL: [Self; 20] = [
+    pub const ALL: [Self; 21] = [
         Self::Pools,
         Self::Groups,
         Self::Brokers,
@@ -142,6 +145,7 @@ impl TableKind {
         Self::Limits,
         Self::Nodes,
         Self::Partitions,
+        Self::Alarms,
     ];
 
     /// How it is asked for, in lower case.
@@ -167,6 +171,7 @@ impl TableKind {
             Self::Limits => "limits",
             Self::Nodes => "nodes",
             Self::Partitions => "partitions",
+            Self::Alarms => "alarms",
         }
     }
 
@@ -231,6 +236,7 @@ pub(crate) fn table(daemon: &Daemon, what: TableKind, wanted: &TableQuery<'_>) -
         TableKind::Config => config::table(daemon),
         TableKind::Limits => Table::of(&Limit::all(daemon)),
         TableKind::Nodes => Table::of(&NodeNow::all(daemon.cluster.as_deref())),
+        TableKind::Alarms => Table::of(&AlarmNow::all(daemon, wanted.viewer)),
         TableKind::Partitions => Table::of(&PartitionNow::all(daemon.cluster.as_deref())),
     };
     if table.keys.len() != table.rows.len() {
@@ -372,6 +378,8 @@ impl Cell {
             facts::Value::Span(span) => in_unit(span, column).into(),
             facts::Value::Instant(at) => in_unit(since_1970(at), column).into(),
             facts::Value::Text(text) => Self::Text(text.into_owned()),
+            facts::Value::Ratio(ratio) if ratio.fract() == 0.0 => Self::Number(ratio as i64),
+            facts::Value::Ratio(ratio) => Self::Text(ratio.to_string()),
             facts::Value::Names(names) => names.join(",").into(),
             facts::Value::Size(size) => {
                 facts::number(size).map_or_else(|| size.to_string().into(), Self::Number)

@@ -16,8 +16,9 @@ use crate::wire::Wire;
 
 #[derive(Args, Debug)]
 pub(crate) struct Status {
-    /// Only these: apps, processes, requests, pools, groups, brokers, regulators, locks, ranges,
-    /// views, clients, sessions, refusals, events, config, history, nodes, partitions or limits
+    /// Only these: alarms, apps, processes, requests, pools, groups, brokers, regulators, locks,
+    /// ranges, views, clients, sessions, refusals, events, config, history, nodes, partitions or
+    /// limits
     #[arg(value_name = "KIND")]
     kind: Option<String>,
     /// Only the one of this name
@@ -191,12 +192,19 @@ async fn overview(mut wire: Wire, manner: &Manner) -> Done {
             tables.push(table);
         }
     }
+    let alarms = alarms(&mut wire).await;
     if manner.json {
+        if let Some(alarms) = &alarms {
+            all.insert("alarms".into(), alarms.json());
+        }
         all.insert("server".into(), show::json(&wire.greeting));
         show::print_json(&Json::Object(all))?;
         return Ok(ExitCode::SUCCESS);
     }
     show::print_text(&headline(&wire.greeting, manner))?;
+    if let Some(alarms) = &alarms {
+        show::print_text(&alarm_line(alarms))?;
+    }
     if let Some(line) = upgrade::line(&mut wire).await {
         show::print_text(&line)?;
     }
@@ -205,6 +213,25 @@ async fn overview(mut wire: Wire, manner: &Manner) -> Done {
         table.print()?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// The alarms; none if the server does not know of any.
+async fn alarms(wire: &mut Wire) -> Option<Table> {
+    let answer = pages::ask(wire, &["SHOW", "ALARMS"], ROWS_MAX).await.ok()?;
+    let table = Table::of(&show::good(answer).ok()?)?;
+    (!table.is_empty()).then_some(table)
+}
+
+/// How many alarms are on, and which.
+fn alarm_line(alarms: &Table) -> String {
+    let rows = (0..alarms.len()).filter(|row| alarms.cell(*row, "state").as_deref() == Some("on"));
+    let on: Vec<_> = rows.filter_map(|row| alarms.cell(row, "name")).collect();
+    let names = on.join(", ");
+    match on.len() {
+        0 => format!("No alarm of {} is on", alarms.len()),
+        1 => format!("1 alarm is on: {names}"),
+        many => format!("{many} alarms are on: {names}"),
+    }
 }
 
 fn headline(greeting: &Value, manner: &Manner) -> String {

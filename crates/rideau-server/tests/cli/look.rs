@@ -3,6 +3,8 @@
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::process::Stdio;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use rideau_testing::Start;
 use serde_json::Value;
@@ -31,6 +33,34 @@ fn the_status_shows_what_there_is() {
     assert!(!said.contains('\x1b'), "{said}");
     assert_eq!(json(&served, &["status"])["pools"][0]["name"], "licences");
     assert_eq!(json(&served, &["status", "pool", "licences"])[0]["max"], 1);
+}
+
+#[test]
+fn the_status_says_how_many_alarms_are_on() {
+    let served = Served::start();
+    let file = served.folder().join("rideau.toml");
+    let alarms = "[[alarm]]\nname = \"always on\"\nwhen = \"pool.licences.free >= 0\"\n\
+                  [[alarm]]\nname = \"never on\"\nwhen = \"pool.licences.free > 9\"\n";
+    let config = fs::read_to_string(&file).unwrap() + alarms;
+    fs::write(&file, config).unwrap();
+    let applied = served.run(&["apply", file.to_str().unwrap()]);
+    assert!(applied.status.success(), "{}", text(&applied.stderr));
+    let since = Instant::now();
+    loop {
+        let output = served.run(&["status"]);
+        let said = text(&output.stdout);
+        if said.contains("\n1 alarm is on: always on\n") {
+            break;
+        }
+        assert!(since.elapsed() < Duration::from_secs(60), "{said}");
+        thread::sleep(Duration::from_millis(50));
+    }
+    let never = &json(&served, &["status", "alarms", "never on"])[0];
+    assert_eq!(
+        (&never["state"], &never["value"]),
+        (&"off".into(), &1.into())
+    );
+    assert_eq!(never["when"], "pool.licences.free > 9");
 }
 
 #[test]
@@ -233,7 +263,7 @@ fn events_are_followed_as_lines_of_json() {
     let mut lines = BufReader::new(tail.stdout.take().unwrap()).lines();
     // It may subscribe only after the first change.
     let (done, is_done) = std::sync::mpsc::channel();
-    let event = std::thread::scope(|scope| {
+    let event = thread::scope(|scope| {
         let served = &served;
         scope.spawn(move || {
             for span in 1.. {

@@ -428,7 +428,7 @@ pub(super) const OURS: &[About] = &[
         Subject::Nothing,
         "POOLS | GROUPS | BROKERS | REGULATORS | LOCKS | RANGES | VIEWS | APPS | PROCESSES \
          | REQUESTS | CERTIFICATES | CLIENTS | SESSIONS | HOLDERS | REFUSALS | EVENTS | CONFIG \
-         | LIMITS | NODES | PARTITIONS [name] \
+         | LIMITS | NODES | PARTITIONS | ALARMS [name] \
          [COUNT n] [FROM cursor] [CLUSTER]",
         "A table: the names of the columns, then the rows",
         look::show,

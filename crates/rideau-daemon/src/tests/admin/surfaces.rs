@@ -48,7 +48,8 @@ async fn no_name_changes_unnoticed() {
     let name = format!("rideau-surfaces-{}", std::process::id());
     let folder = std::env::temp_dir().join(name);
     let server = format!("run_dir = {folder:?}\nhistory = {{ fine = \"10s@10ms\" }}");
-    let fixed = "[lock.\"job/*\"]\nper = 1\nbuckets = 2";
+    let fixed = "[lock.\"job/*\"]\nper = 1\nbuckets = 2\n\
+                 [[alarm]]\nname = \"many\"\nwhen = \"server.waiting > 9\"";
     let server = Server::start(&format!("[server]\n{server}\n{CONFIG}{fixed}")).await;
     let redis = busy(&server).await;
     let mut text = String::new();

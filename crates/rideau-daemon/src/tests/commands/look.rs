@@ -332,7 +332,7 @@ fn what_cannot_be_shown_is_said() {
         peer.say("SHOW TABLES"),
         "-ERR SHOW does not know \"TABLES\": it shows POOLS, GROUPS, BROKERS, REGULATORS, LOCKS, \
          RANGES, VIEWS, APPS, PROCESSES, REQUESTS, CERTIFICATES, CLIENTS, SESSIONS, HOLDERS, \
-         REFUSALS, EVENTS, CONFIG, LIMITS, NODES, PARTITIONS."
+         REFUSALS, EVENTS, CONFIG, LIMITS, NODES, PARTITIONS, ALARMS."
     );
     assert_eq!(
         peer.say("SHOW POOLS COUNT 0"),

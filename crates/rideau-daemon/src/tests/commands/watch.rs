@@ -121,8 +121,8 @@ fn channels_that_cannot_be_are_refused() {
             format!(
                 "-ERR there is no channel \"{channel}\": events are on rideau:events, \
                  rideau:events:KIND and rideau:events:KIND:NAME, where KIND is one of client, \
-                 session, config, pool, range, app, leak, shed, server, login, denied, process; \
-                 values are on rideau:ranges and rideau:ranges:RANGE."
+                 session, config, pool, range, app, leak, shed, server, login, denied, process, \
+                 alarm; values are on rideau:ranges and rideau:ranges:RANGE."
             )
         );
     }

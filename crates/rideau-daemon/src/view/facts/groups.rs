@@ -62,5 +62,7 @@ facts! { GroupNow: "group" by "group", joined {};
     held: Count, [PAGE], |it| it.sum(|pool| pool.members.held), "Members that are lent.";
     max: Count, [PAGE], |it| it.sum(|pool| pool.max), "The most members its pools may have.";
     waiting: Count, [PAGE], |it| it.sum(PoolStats::len), "Takes that wait.";
+    free: Count, [ALARM], |it| it.sum(|pool| pool.max.saturating_sub(pool.members.held)),
+        "Members of its pools that could still be taken.";
     brokers: Names, [SHOW, JSON], |it| it.brokers.clone(), "Its brokers.";
 }

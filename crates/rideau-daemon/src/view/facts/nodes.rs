@@ -10,6 +10,9 @@ use rideau_core::cluster::{Certainty, Incarnation};
 use super::facts;
 use crate::state::cluster::{Cluster, KnownConfig};
 
+/// The epoch in a fence has 21 bits.
+const EPOCH_LAST: u64 = (1 << 21) - 1;
+
 /// A node that lives, as this one knows it.
 pub(crate) struct NodeNow {
     name: String,
@@ -38,6 +41,8 @@ pub(crate) struct ClusterNow {
     owned: u64,
     unowned: u64,
     epoch: u64,
+    /// Nodes that live and that there is no link to.
+    cut: u64,
     hops: HopsNow,
 }
 
@@ -111,6 +116,19 @@ fn owned(table: &NodeTable, is_it: impl Fn(&Incarnation) -> bool) -> u64 {
     owners.filter(|(owner, _)| is_it(owner)).count() as u64
 }
 
+/// How many other nodes live and have no link to this one.
+fn cut(table: &NodeTable) -> u64 {
+    let nodes = table.owners.nodes().iter();
+    let nodes = nodes.map(|(name, known)| Incarnation::new(name, known.fence));
+    let others = nodes.filter(|node| table.me.as_ref() != Some(node));
+    others.filter(|node| !table.links.contains(node)).count() as u64
+}
+
+/// A part of all there is.
+fn part(some: u64, all: u64) -> f64 {
+    some as f64 / all.max(1) as f64
+}
+
 /// How a node is, in a word.
 fn state(cluster: &Cluster, table: &NodeTable, node: &Incarnation) -> &'static str {
     if table.owners.is_draining(&node.name) {
@@ -175,6 +193,7 @@ impl ClusterNow {
             },
             nodes: table.owners.nodes().len() as u64,
             links: table.links.len() as u64,
+            cut: cut(&table),
             partitions,
             owned: owned(&table, |owner| table.me.as_ref() == Some(owner)),
             unowned: partitions - owned(&table, |_| true),
@@ -290,6 +309,13 @@ facts! { ClusterNow: "cluster" by "cluster", joined {
     etcd_used: Bytes, [SHOW, GAUGE], |it| it.pulse.room.used, "Bytes that are used in etcd.";
     etcd_file: Bytes, [SHOW, GAUGE], |it| it.pulse.room.file, "Bytes of etcd's file.";
     etcd_quota: Bytes, [SHOW, GAUGE], |it| it.pulse.room.quota, "Bytes that etcd may use.";
+    unsure: Count, [ALARM], |it| u64::from(it.pulse.certainty != Certainty::Sure),
+        "1 if the node may not rely on its lease, and 0 if it may.";
+    cut: Count, [ALARM], |it| it.cut, "Nodes that live and that there is no link to.";
+    etcd_part: Ratio, [ALARM], |it| part(it.pulse.room.used, it.pulse.room.quota),
+        "How much of what etcd may use is used.";
+    epochs_part: Ratio, [ALARM], |it| part(it.epoch, EPOCH_LAST),
+        "The highest epoch of a partition, as a part of the last that there can be.";
     redirects: Count, [SHOW, COUNTER], |it| it.hops.redirects,
         "Commands of clients of Redis Cluster that were answered with the address of another node.";
 }

@@ -143,6 +143,8 @@ facts! { PoolNow: "pool" by "pool", joined {
         |it| it.stats.is_suspended, "Whether the pool is paused: it lends nothing until it is \
             resumed.";
     is_closing: Flag, [JSON], |it| it.stats.is_closing, "Whether the pool is being removed.";
+    free: Count, [ALARM], |it| it.stats.max.saturating_sub(it.stats.members.held),
+        "Members that could still be taken: as many as there may be, less those that are lent.";
     members: Text, [SHOW, JSON.named("member")],
         |it| it.member(), "Where members come from: a list, programs, or clients.";
 }

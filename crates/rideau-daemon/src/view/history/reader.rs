@@ -15,7 +15,7 @@ use crate::view::facts::{
 };
 
 /// The counters that were read last.
-pub(super) struct Reader {
+pub(crate) struct Reader {
     at: Instant,
     counters: HashMap<String, u64>,
     /// How many there were of each, and how many were how long.
@@ -27,7 +27,7 @@ pub(super) struct Reader {
 }
 
 impl Reader {
-    pub(super) fn new(now: Instant) -> Self {
+    pub(crate) fn new(now: Instant) -> Self {
         Self {
             at: now,
             counters: HashMap::new(),
@@ -38,9 +38,7 @@ impl Reader {
     }
 
     pub(super) fn read(&mut self, daemon: &Daemon, now: Instant) -> Vec<HistoryRow> {
-        self.step = now.duration_since(self.at).as_secs_f64();
-        self.at = now;
-        self.grants = 0.0;
+        self.begin(now);
         let catalog = daemon.catalog.load();
         let mut rows = Vec::new();
         rows.extend(PoolNow::all(&catalog).iter().map(|pool| self.of(pool)));
@@ -58,15 +56,28 @@ impl Reader {
         rows.extend(ranges.iter().map(|range| self.of(range)));
         rows.sort_by(|one, other| (one.kind, &one.name).cmp(&(other.kind, &other.name)));
         rows.insert(0, self.server(daemon));
-        // Names come and go: now and then all begin again.
-        if self.counters.len() > 8 * (rows.len() + 16) {
-            self.counters.clear();
-            self.waits.clear();
-        }
+        self.end(rows.len());
         rows
     }
 
-    fn server(&mut self, daemon: &Daemon) -> HistoryRow {
+    /// Begin a reading.
+    pub(crate) fn begin(&mut self, now: Instant) {
+        self.step = now.duration_since(self.at).as_secs_f64();
+        self.at = now;
+        self.grants = 0.0;
+    }
+
+    /// A reading of this many things is over.
+    pub(crate) fn end(&mut self, things: usize) {
+        // Names come and go: now and then all begin again.
+        if self.counters.len() > 8 * (things + 16) {
+            self.counters.clear();
+            self.waits.clear();
+        }
+    }
+
+    /// The numbers of the server. Its grants are those of the things that were read before.
+    pub(crate) fn server(&mut self, daemon: &Daemon) -> HistoryRow {
         let counts = &daemon.counts;
         let commands = counts.commands.load(Ordering::Relaxed);
         let waiting = counts.waiting.load(Ordering::Relaxed);
@@ -94,7 +105,7 @@ impl Reader {
     }
 
     /// The series of a thing.
-    fn of<T: Facts>(&mut self, one: &T) -> HistoryRow {
+    pub(crate) fn of<T: Facts>(&mut self, one: &T) -> HistoryRow {
         let name = one.called();
         let of = format!("{}.{name}", T::KIND.word);
         let mut values = Vec::new();

@@ -7,10 +7,12 @@ use std::time::Duration;
 
 use rideau_config::human::{Size, Span, count};
 use rideau_config::{Listen, Server};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::blocks::{Blocks, Line, Tile, page_of};
-use super::{apps, locks, past, ranges, things};
+use super::{Look, apps, locks, past, ranges, things};
+use crate::state::alarms::number_in_words;
+use crate::view::facts::AlarmNow;
 use crate::view::worst::{Level, Ranked, grouped, short};
 
 /// Alerts that are shown; the others are counted.
@@ -38,12 +40,12 @@ pub(super) fn show(blocks: &mut Blocks<'_>) {
     next(blocks);
 }
 
-/// Things that are not fine, the worst first.
+/// Alarms that are on, and then things that are not fine, the worst first.
 fn alerts(blocks: &mut Blocks<'_>) {
     let look = blocks.look;
     let seen = |one: &&Ranked| one.level > Level::Fine && look.viewer.sees(one.kind, &one.name);
     let all: Vec<_> = look.ranking.all.iter().filter(seen).collect();
-    let rows = all.iter().take(ALERTS).map(|one| {
+    let ranked = all.iter().map(|one| {
         let since = Duration::from_millis(look.ranking.at_ms.saturating_sub(one.since_ms));
         json!({
             "level": one.level.word(),
@@ -51,15 +53,45 @@ fn alerts(blocks: &mut Blocks<'_>) {
             "name": one.name,
             "link": page_of(one.kind, &one.name),
             "text": one.why,
-            "since": match since.as_secs() {
-                0 => "since now".to_owned(),
-                _ => format!("for {}", Span(Duration::from_secs(since.as_secs()))),
-            },
+            "since": lasted(since),
         })
     });
-    let rows: Vec<_> = rows.collect();
-    let more = all.len().saturating_sub(ALERTS);
+    let alarms = alarms(look);
+    let more = (alarms.len() + all.len()).saturating_sub(ALERTS);
+    let rows: Vec<_> = alarms.into_iter().chain(ranked).take(ALERTS).collect();
     blocks.add(json!({ "type": "alerts", "rows": rows, "more": more }));
+}
+
+fn lasted(since: Duration) -> String {
+    match since.as_secs() {
+        0 => "since now".to_owned(),
+        whole => format!("for {}", Span(Duration::from_secs(whole))),
+    }
+}
+
+/// Alarms that are on: those of the node first, and then those that have lasted longest.
+fn alarms(look: &Look<'_>) -> Vec<Value> {
+    let mut on = AlarmNow::all(look.daemon, look.viewer);
+    on.retain(|alarm| alarm.0.is_on());
+    on.sort_by_key(|alarm| (alarm.0.rule.kind != "cluster", alarm.0.since));
+    let rows = on.iter().map(|AlarmNow(alarm)| {
+        let rule = &alarm.rule;
+        let (name, number) = (&alarm.name, number_in_words(rule, alarm.value));
+        let since = alarm.since.and_then(|since| since.elapsed().ok());
+        let link = match rule.kind {
+            "cluster" => Some("cluster".to_owned()),
+            kind => page_of(kind, &rule.name),
+        };
+        json!({
+            "level": Level::Bad.word(),
+            "kind": rule.written_kind(),
+            "name": rule.name,
+            "link": link,
+            "text": format!("alarm “{name}”: {number}"),
+            "since": lasted(since.unwrap_or_default()),
+        })
+    });
+    rows.collect()
 }
 
 fn tiles(blocks: &mut Blocks<'_>) {
