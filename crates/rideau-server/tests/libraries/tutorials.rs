@@ -324,7 +324,7 @@ fn is_like(wanted: &str, said: &str) -> bool {
     while let Some(part) = parts.next() {
         let at = match parts.peek() {
             Some(_) => rest.find(part),
-            None => rest.trim_end().ends_with(part).then(|| rest.len()),
+            None => rest.trim_end().ends_with(part).then_some(rest.len()),
         };
         let Some(at) = at else { return false };
         rest = rest.get(at + part.len()..).unwrap_or("");
