@@ -364,6 +364,8 @@ mod tests {
     }
 
     const MANY: &str = "\
+[store]
+kind = \"memory\"
 [pool.pg]
 group = \"db\"
 max = 3

@@ -300,6 +300,8 @@ fn a_request_that_failed_is_in_the_log_by_the_name_its_client_was_told() {
         "[app.shop]\nexec = APP\nmax = 1\nrequest_timeout = \"200ms\"\nuptime_min = \"0s\"\n\
          drain_timeout = \"500ms\"\nstop_timeout = \"500ms\"\n",
     );
+    // The first process may take longer to start than a request may last.
+    until("it serves", || harness.get("/pid").status == 200);
     let pid: i32 = harness.get("/pid").body.parse().unwrap();
     signal(pid, Signal::STOP);
     let answer = harness.get("/cart?secret=1");
