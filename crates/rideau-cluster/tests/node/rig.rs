@@ -241,16 +241,19 @@ impl Written {
             .values()
             .map(|it| Arc::clone(&it.host))
             .collect();
-        for host in nodes {
-            match host.write(&wanted) {
-                Ok(written) => {
-                    self.add(written);
-                    return true;
-                }
-                Err(NotWritten::Elsewhere) => (),
-                Err(NotWritten::Unknown) => {
-                    self.unknown.fetch_add(1, Ordering::Relaxed);
-                    return false;
+        // Two partitions in one write, unless no node has both of them.
+        for wanted in [&wanted[..], &wanted[..1]] {
+            for host in &nodes {
+                match host.write(wanted) {
+                    Ok(written) => {
+                        self.add(written);
+                        return true;
+                    }
+                    Err(NotWritten::Elsewhere) => (),
+                    Err(NotWritten::Unknown) => {
+                        self.unknown.fetch_add(1, Ordering::Relaxed);
+                        return false;
+                    }
                 }
             }
         }
