@@ -231,9 +231,11 @@ impl Shell {
 
     /// What is printed up to the end of the command, and until there are at least these many lines.
     fn say(&mut self, typed: &str, least: usize) -> Vec<String> {
-        let typed = match typed.strip_suffix(" &") {
-            Some(line) => format!("{line} 2>&1 &"),
-            None => format!("{{ {typed}; }} 2>&1"),
+        let typed = match (typed.strip_suffix(" &"), typed.strip_prefix("kill -9 ")) {
+            (Some(line), _) => format!("{line} 2>&1 &"),
+            // A person types too slowly to meet a program that is still ending.
+            (_, Some(job)) => format!("{{ {typed}; wait {job}; }} 2>&1"),
+            _ => format!("{{ {typed}; }} 2>&1"),
         };
         let input = self.input.as_mut().unwrap();
         writeln!(input, "{typed}\necho {END}").unwrap();
