@@ -374,6 +374,7 @@ member = { list = [\"a\", \"b\", \"c\"] }
 [lock.\"*\"]
 [range.office]
 values = [\"1-99\"]
+start = \"free\"
 ";
 
     /// Every number of a thing that there is has a value, or is known to have none.

@@ -234,7 +234,7 @@ impl Shell {
         let typed = match (typed.strip_suffix(" &"), typed.strip_prefix("kill -9 ")) {
             (Some(line), _) => format!("{line} 2>&1 &"),
             // A person types too slowly to meet a program that is still ending.
-            (_, Some(job)) => format!("{{ {typed}; wait {job}; }} 2>&1"),
+            (_, Some(job)) => format!("{{ {typed}; wait {job}; }} 2>/dev/null"),
             _ => format!("{{ {typed}; }} 2>&1"),
         };
         let input = self.input.as_mut().unwrap();
